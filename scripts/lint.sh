@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Formatting, vet and staticcheck, with and without the io_uring build tag.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+unformatted=$(gofmt -l $(git ls-files '*.go'))
+if [ -n "$unformatted" ]; then
+	echo "not formatted with gofmt:"
+	echo "$unformatted"
+	exit 1
+fi
+go vet ./...
+go vet -tags uring ./...
+go tool staticcheck ./...
+go tool staticcheck -tags uring ./...
+GOARCH=arm64 go vet -tags uring ./cmd/... ./engine/... ./segstore/... ./wire/... ./perf/...
+echo "lint: clean"
