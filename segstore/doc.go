@@ -1,0 +1,185 @@
+// Package segstore is the log with cursors that every queue of the broker is
+// built on: an append-only sequence of records with dense 64-bit offsets, kept
+// in memory as long as possible and in segment files as long as necessary.
+//
+// It owns the record batch, the tail, the segments, the settled offsets and the
+// flusher that moves bytes from one to the other. It never looks into a
+// record, knows no queue and no protocol, reads no configuration, and touches
+// the file system only through package disk.
+//
+// # Where to look
+//
+//	batch.go        building a batch             format.go       checking one
+//	log.go          Append, Settle, ...          tail.go         chunks in memory
+//	reader.go       walking records              back.go         reads behind the tail: cache
+//	fetch.go        ... the workers              load.go         ... one block from a file
+//	flusher.go      the cycle (start here)       plan.go         what a cycle does for one log
+//	persist.go      ... how it gets to disk      iogroup.go      one submission, many jobs
+//	segment.go      the segment file             settledfile.go  the settled file
+//	open.go         start, stop, deletion        recover.go      reading back after a stop
+//	intervals.go    sets of offsets              files.go        bounded open files
+//	scan.go         walking a segment file
+//
+// # Life of a record
+//
+// A Batch collects records and their templates. Append copies it to the open
+// chunk of the log's tail and gives it offsets; nothing else happens. If its
+// records are settled before the next but one flush tick, it is never written
+// and leaves a hole in the offsets. Otherwise the flusher gives it a place in
+// the last segment, computes its checksum and writes it, together with its
+// neighbours and with all other logs of the cycle. Written chunks are released,
+// but for the first 2 MiB of a log whose consumers read there; who comes later
+// reads blocks back from the segment. When all records of a segment are
+// settled its file is removed.
+//
+// # Record batch (the same bytes in memory and on disk, little-endian)
+//
+//	pos  bytes
+//	  0  2  magic 5A BA
+//	  2  1  version, 1
+//	  3  1  flags, 0. Reserved: 1 producer id, epoch and sequence follow the
+//	        header; 2 compressed; 4 encrypted; 8 continuation of a large record.
+//	        A reader refuses flags it doesn't know.
+//	  4  4  length of the batch in bytes, header included
+//	  8  4  CRC-32C of all other bytes of the batch (0-7, then 12 to the end; so
+//	        flags and length are covered too); only valid on disk, see invariant 4
+//	 12  8  base offset: the offset of the first record
+//	 20  4  record count, at least 1
+//	 24  2  template count
+//	 26  2  0
+//	 28  8  base timestamp, Unix milliseconds
+//	 36  4  length of the template area
+//	 40     templates: for each exchange, routing key and encoded properties,
+//	        as uvarint length and bytes
+//	        records: uvarint template number << 1 | has timestamp delta,
+//	        [uvarint delta to the base timestamp in ms], uvarint body length, body
+//
+// A 16-byte message costs 18 bytes in a busy batch. Offsets are dense inside a
+// batch; between batches on disk there may be holes.
+//
+// # Segment file: logs/<log id, 16 hex digits>/<base offset, 20 digits>.seg
+//
+//	 0  8  magic "BASALSEG"
+//	 8  2  version, 1
+//	10  2  0
+//	12  4  CRC-32C of the other 60 bytes
+//	16  8  log id
+//	24  8  base offset: no batch in the file begins below it
+//	32  8  created, Unix milliseconds
+//	40 24  0
+//	64     batches in ascending order of offsets
+//
+// and, once sealed,
+//
+//	i  4  index magic "BIDX"
+//	    4  entry count n
+//	    4  hole count m; 2^32-1 if there are more than 4096, which aren't listed
+//	    4  0
+//	  24n  entries: offset, position, timestamp (8 bytes each) of the first batch
+//	       that begins at least 64 KiB after the one of the entry before
+//	  16m  holes: offsets [first, end) (8 bytes each) that were settled before
+//	       they had to be written
+//	t  8  trailer magic "BASALEND"; t is 52 bytes before the end of the file
+//	    8  i, where the batches end
+//	    8  number of records
+//	    8  next offset: after the last batch
+//	    4  entry count n
+//	    4  hole count m
+//	    4  CRC-32C of the index from i to t
+//	    4  version, 1
+//	    4  CRC-32C of the trailer's first 48 bytes
+//
+// # Settled file: logs/<log id>/settled
+//
+//	 0  8  magic "BASALACK"
+//	 8  2  version, 1
+//	10  2  0
+//	12  4  CRC-32C of the other 28 bytes
+//	16  8  log id
+//	24  8  created, Unix milliseconds
+//	32     records of 24 bytes:
+//	       1 kind, 3 zeros, 4 CRC-32C of the other 20, 8 a, 8 b
+//	       kind 1: all below a is settled; kind 2: [a, b) is settled;
+//	       kind 3: the cursor is a
+//
+// It is appended to, and rewritten under another name when it gets long. Records
+// of kind 1 and 2 only add to what is settled, so they hold in any order and any
+// of them may be missing: then messages come again. The last cursor counts.
+//
+// Other names: transient/ (logs that don't survive a restart) and trash/
+// (deleted logs on their way out) are wiped by Open; quarantine/ and files with
+// .quarantine in their name are what could not be read; nobody but the operator
+// removes them.
+//
+// # Invariants
+//
+//  1. Offsets are dense at Append and never given twice, as long as anything on
+//     disk or in memory can name them.
+//  2. low <= Durable <= Next after a flush; low and Durable never fall. An
+//     offset below low is settled.
+//  3. A chunk holds whole batches with contiguous offsets, chunks are sorted and
+//     disjoint. There are gaps where chunks were evicted or wholly settled.
+//  4. The bytes of a batch never change once Append has published it under the
+//     log's mutex, except for its checksum, which the flusher writes before the
+//     batch goes to disk and which nobody reads in memory. So Readers read and
+//     the flusher writes without a lock.
+//  5. A Reader holds a reference on the buffer it stands in; a write in flight
+//     holds one too. Releasing a chunk never invalidates bytes in use.
+//  6. Everything unsettled is in a resident chunk or below the readable size of a
+//     segment, or both: a chunk is evicted only after its writes returned.
+//  7. Batches get their place on disk in the order of their offsets, by the
+//     flusher alone; a batch passed over as settled is never written later. Only
+//     the last segment grows.
+//  8. A failed write or sync fences the log: it takes no more records, Durable
+//     stays, Err says why. What was appended can still be read and settled.
+//     Nothing is ever written to its files again.
+//  9. A trailer is written only when all batches before it are synced: who finds
+//     a valid trailer needs not look at the data.
+//  10. The last segment of an empty log is removed only after the settled file,
+//     which then alone remembers Next, is synced.
+//  11. What cannot be read is renamed or copied aside and reported, not deleted.
+//
+// # What a crash can leave, and what mends it
+//
+//  1. A segment without trailer: it is scanned. The index is built again.
+//  2. Bad bytes at its end (a torn write, zeros, a torn footer): cut off; a copy
+//     is kept as .quarantine unless they are zeros or a footer. None of it was
+//     durable, or it was damaged later.
+//  3. Bad bytes between good batches (writes that arrived out of order, a bad
+//     sector): passed over, reported; the offsets count as settled.
+//  4. A segment of zero bytes (created, not yet written): removed.
+//  5. A segment with a bad header: set aside; the offsets in it are not reused.
+//  6. Gaps between batches and between segments: settled offsets.
+//  7. A torn record at the end of the settled file: cut. settled.tmp: removed.
+//  8. Settled offsets that were not written yet: the records come again.
+//
+// A corrupt batch in a sealed segment is found by the reader that gets there:
+// reported once, counted in Stats, and its offsets are ErrMissing from then on.
+//
+// # Threading and locks
+//
+// All methods of Store and Log may be called from any goroutine, also from event
+// loops: none waits for the disk, except Open, OpenLog, ListLogs, Quarantine,
+// Close and Crash. A Batch and a Reader belong to one goroutine at a time.
+//
+// Lock order: Log.mu, then one of Store.mu, Store.chunkMu, fetcher.mu or a lock
+// of the arena; these four are leaves. Never two Log.mu. fileCache.mu is taken
+// with no other lock held, because files are opened under it (OpenLog, whose
+// log nobody knows yet, is the exception). Callbacks (OnCommit, wake) run with
+// no lock held.
+//
+// The lists of logs to visit, and the flags in a log that mirror them, change
+// under Store.mu. Of a log's disk side (segments, acks) the flusher is the only writer, under
+// the log's mutex where others read it: it reads them without. The fields of a
+// segment that only it uses (created, entrySynced, unsynced, full, footerDirty)
+// need no lock at all.
+//
+// # Costs
+//
+// An idle log is about 400 bytes, no chunk, no goroutine, no open file. A log
+// with one small record adds a chunk of 4 KiB; busy ones get 16, 64, then 256
+// KiB chunks. Written records stay resident up to 2 MiB per log and 8 MiB for
+// all logs, blocks read from disk likewise; all else is unwritten tail, bounded
+// by Pressured. Idle readers should be closed: one that stands in a chunk pins it.
+// The arena's pages go back to the kernel when its owner calls Trim.
+package segstore

@@ -1,0 +1,156 @@
+package segstore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/basaltmq/basaltmq/segstore/disk"
+)
+
+// load reads the block that holds f.offset. It blocks.
+func (s *Store) load(f *fetch) (*block, error) {
+	l, seg := f.log, f.segment
+	h, err := s.files.acquire(fileKey{l.id, seg.base}, l.path(segmentName(seg.base)), disk.ReadWrite)
+	if err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if seg.removed || l.deleted { // nobody needs it any more
+			return s.newBlock(&block{from: f.offset, to: seg.next, segment: seg}), nil
+		}
+		return nil, fmt.Errorf("segstore: %w", err)
+	}
+	defer s.files.release(h)
+	l.mu.Lock()
+	sc := scanner{store: s, file: h.file, limit: seg.size, block: s.tune.blockBytes}
+	next := seg.next
+	l.mu.Unlock()
+	if s.blockBytes.Load() > s.tune.keptBytes {
+		sc.block = min(sc.block, blockBytesSmall)
+	}
+	defer sc.release()
+	pos := f.pos
+	if pos == 0 {
+		if pos, err = s.findPos(l, seg, h.file, f.offset); err != nil {
+			return nil, err
+		}
+	}
+	expected := seg.base
+	for pos < sc.limit {
+		batch, err := sc.batch(pos)
+		if err == nil && (batchBase(batch) < expected || batchEnd(batch) > next) {
+			err = fmt.Errorf("%w: offset %d is out of order", errBatch, batchBase(batch))
+		}
+		switch {
+		case err == nil && batchEnd(batch) > f.offset:
+			return sc.takeBlock(f, pos, next), nil
+		case err == nil:
+			pos += int64(len(batch))
+			expected = batchEnd(batch)
+			continue
+		case !isBatchError(err):
+			return nil, fmt.Errorf("segstore: %w", err)
+		}
+		s.corrupt(l, seg, pos, err)
+		at, found, err := sc.resync(pos, expected, next)
+		if err != nil {
+			return nil, fmt.Errorf("segstore: %w", err)
+		}
+		if !found {
+			break
+		}
+		pos = at
+	}
+	return s.newBlock(&block{from: f.offset, to: max(next, f.offset+1), segment: seg}), nil
+}
+
+// newBlock completes a block with its one reference.
+func (s *Store) newBlock(b *block) *block {
+	b.store = s
+	b.refs.Store(1)
+	if b.buf != nil {
+		s.blockBytes.Add(int64(b.buf.Len()))
+		s.residentBytes.Add(int64(b.buf.Len()))
+	}
+	return b
+}
+
+// takeBlock makes a block of the good batches in the buffer from pos on, where
+// there is one that ends after f.offset.
+func (s *scanner) takeBlock(f *fetch, pos int64, next uint64) *block {
+	w := s.buf.Bytes()[pos-s.start : s.n]
+	first := batchBase(w)
+	if first > f.offset {
+		return s.store.newBlock(&block{from: f.offset, to: first, segment: f.segment})
+	}
+	n, expected := 0, first
+	for n < len(w) {
+		length, err := checkBatch(w[n:])
+		if err != nil || batchBase(w[n:]) < expected || batchEnd(w[n:]) > next {
+			break
+		}
+		expected = batchEnd(w[n:])
+		n += length
+	}
+	b := &block{buf: s.buf, data: w[:n:n], from: first, to: expected, segment: f.segment, end: pos + int64(n)}
+	s.buf = nil
+	return s.store.newBlock(b)
+}
+
+// findPos looks offset up in the index of the segment, loading that if needed.
+func (s *Store) findPos(l *Log, seg *segment, file disk.File, offset uint64) (int64, error) {
+	l.mu.Lock()
+	index, sealed := seg.index, seg.sealed
+	footer := segment{base: seg.base, next: seg.next, indexPos: seg.indexPos,
+		indexCount: seg.indexCount, holeCount: seg.holeCount, indexSum: seg.indexSum}
+	l.mu.Unlock()
+	if index != nil || !sealed {
+		return lookup(index, offset), nil
+	}
+	index, _, err := s.readIndex(&footer, file)
+	if errors.Is(err, errIndex) {
+		s.corrupt(l, seg, footer.indexPos, err)
+		return segmentHeaderBytes, nil // slower, but all there
+	}
+	if err != nil {
+		return 0, fmt.Errorf("segstore: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.back != nil && seg.index == nil {
+		seg.index = index
+		l.back.indexed = append(l.back.indexed, seg)
+		if len(l.back.indexed) > s.tune.indexesPerLog {
+			l.back.indexed[0].index = nil
+			l.back.indexed = slices.Delete(l.back.indexed, 0, 1)
+		}
+	}
+	return lookup(index, offset), nil
+}
+
+// readIndex reads and parses the index of a sealed segment.
+func (s *Store) readIndex(seg *segment, file disk.File) ([]indexEntry, []interval, error) {
+	size := int(indexBytes(seg.indexCount, seg.holeCount))
+	buf := s.arena.Get(size)
+	defer buf.Release()
+	op := disk.Op{Kind: disk.Read, File: file, Pos: seg.indexPos, Buf: buf.Bytes()[:size]}
+	if err := disk.Run(s.disk, &op); err != nil {
+		return nil, nil, err
+	}
+	return seg.decodeIndex(op.Buf[:op.N])
+}
+
+// corrupt reports bad bytes at pos, once.
+func (s *Store) corrupt(l *Log, seg *segment, pos int64, err error) {
+	l.mu.Lock()
+	known := slices.Contains(seg.bad, pos)
+	if !known {
+		seg.bad = append(seg.bad, pos)
+	}
+	l.mu.Unlock()
+	if !known {
+		s.corruptBatches.Add(1)
+		s.o.Logger.Error("segstore: corrupt batch: its records are lost",
+			"file", l.path(segmentName(seg.base)), "pos", pos, "error", err)
+	}
+}

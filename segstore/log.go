@@ -1,0 +1,324 @@
+package segstore
+
+import (
+	"encoding/binary"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/basaltmq/basaltmq/segstore/arena"
+)
+
+// Log is one append-only sequence of records with dense offsets. All methods
+// may be called from any goroutine.
+type Log struct {
+	store     *Store
+	id        uint64
+	transient bool
+
+	// Written under mu, read by anyone.
+	next    atomic.Uint64
+	low     atomic.Uint64
+	durable atomic.Uint64
+
+	mu  sync.Mutex
+	err error // fenced, deleted or closed
+
+	// Tail.
+	chunks    []*chunk // sorted by base; the last one takes appends if tailOpen
+	tailOpen  bool
+	class     uint8  // size class of the next chunk
+	unwritten int64  // bytes appended and neither written nor skipped
+	inFlight  int64  // the part of it that is being written
+	keptBytes int64  // bytes of chunks flagged kept
+	aged      uint64 // Next as the previous flush tick saw it
+	want      uint64 // durability is wanted below
+	sumBytes  uint64 // encoded bytes of sumRecords recent records
+	sumRecord uint64
+
+	// Settled offsets: everything below low, and these.
+	settled intervalSet
+	pending intervalSet // settled above low and not yet in the settled file
+	cursor  uint64
+
+	// Disk; see flusher.go.
+	segments []*segment
+	acks     *settledFile // nil until the log owns one
+	back     *backReads   // blocks and fetches behind the tail, nil when unused
+
+	lists   atomic.Uint32 // which lists of the store name this log; changed under Store.mu
+	changed bool          // low, pending or cursor moved since the settled file was written
+	reap    bool          // a segment may be wholly settled
+	deleted bool
+	gone    bool   // and the flusher has seen it
+	quiet   uint64 // Next as the previous sync tick saw it, when all was settled
+}
+
+// ID is the number the log was opened with.
+func (l *Log) ID() uint64 { return l.id }
+
+// Next is the offset the next record will get.
+func (l *Log) Next() uint64 { return l.next.Load() }
+
+// Low is the watermark: all offsets below are settled.
+func (l *Log) Low() uint64 { return l.low.Load() }
+
+// Durable is the offset below which all records are on stable storage, or
+// settled, or missing. A transient log promises nothing: there it is Next.
+func (l *Log) Durable() uint64 {
+	if l.transient {
+		return l.next.Load()
+	}
+	return l.durable.Load()
+}
+
+// Err says why the log takes no more records, nil if it does.
+func (l *Log) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// Append copies the batch to the tail and returns the offset of its first
+// record. It never waits for the disk. It fails only when the log is fenced
+// after a failed write, deleted or closed. The batch is not changed, so it can
+// be appended to other logs. An empty batch is nothing.
+func (l *Log) Append(b *Batch) (base uint64, err error) {
+	size, count := b.Size(), uint64(b.count)
+	if size > arena.BufBytesMax {
+		return l.appendLarge(b, size)
+	}
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return 0, l.err
+	}
+	base = l.next.Load()
+	if count == 0 {
+		l.mu.Unlock()
+		return base, nil
+	}
+	c := l.openTail(size, base)
+	dst := c.data[c.used : c.used+size]
+	b.encode(dst)
+	l.publish(c, dst, base, count)
+	l.mu.Unlock()
+	l.store.appended(size)
+	return base, nil
+}
+
+// appendLarge gives the batch a chunk of its own, filled before the lock is
+// taken: copying 128 MiB under it would stop every user of the log.
+func (l *Log) appendLarge(b *Batch, size int) (uint64, error) {
+	c := l.store.newChunk(size)
+	b.encode(c.data[:size])
+	l.mu.Lock()
+	if err := l.err; err != nil {
+		l.mu.Unlock()
+		l.store.freeChunk(c)
+		return 0, err
+	}
+	l.closeTail()
+	base := l.next.Load()
+	l.link(c, base)
+	l.publish(c, c.data[:size], base, uint64(b.count))
+	l.mu.Unlock()
+	l.store.appended(size)
+	return base, nil
+}
+
+// publish makes the encoded batch at the end of c part of the log.
+func (l *Log) publish(c *chunk, batch []byte, base, count uint64) {
+	binary.LittleEndian.PutUint64(batch[batchBasePos:], base)
+	c.note(len(batch), count)
+	l.next.Store(base + count)
+	l.unwritten += int64(len(batch))
+	l.sumBytes += uint64(len(batch))
+	l.sumRecord += count
+	if l.sumRecord > 1<<20 {
+		l.sumBytes, l.sumRecord = l.sumBytes/2, l.sumRecord/2
+	}
+	l.list(listDirty)
+	if l.unwritten-l.inFlight > l.store.tune.fullBytes && l.fullUnwritten() > l.store.tune.fullBytes {
+		l.list(listUrgent)
+	}
+}
+
+// fullUnwritten is the number of bytes in chunks that take no more and that
+// nobody has begun to write.
+func (l *Log) fullUnwritten() int64 {
+	if l.tailOpen {
+		c := l.chunks[len(l.chunks)-1]
+		return l.unwritten - l.inFlight - int64(c.used-c.flushed)
+	}
+	return l.unwritten - l.inFlight
+}
+
+// WantDurable asks for a group commit of everything appended so far. Cheap;
+// many calls make one commit. OnCommit tells when to look at Durable again.
+func (l *Log) WantDurable() {
+	if l.transient {
+		return
+	}
+	l.mu.Lock()
+	next := l.next.Load()
+	switch {
+	case l.err != nil:
+		l.list(listUrgent) // OnCommit will tell who waits in vain
+	case l.want < next && l.durable.Load() < next:
+		l.want = next
+		l.list(listUrgent)
+	}
+	l.mu.Unlock()
+}
+
+// Settle marks count offsets from first on as done: they need not be stored
+// nor delivered again. In any order; repeating it is harmless.
+func (l *Log) Settle(first, count uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	end, next, low := first+count, l.next.Load(), l.low.Load()
+	if end > next || end < first {
+		end = next
+	}
+	first = max(first, low)
+	if first >= end || l.deleted {
+		return
+	}
+	if first == low {
+		l.moveLow(end)
+	} else {
+		iv := l.settled.add(first, end)
+		l.pending.add(first, end)
+		l.dropSettled(iv.first, iv.end)
+		l.reap = l.reap || len(l.segments) > 0
+	}
+	l.changed = true
+	l.list(listDirty)
+}
+
+// moveLow raises the watermark to end and over what is settled above it.
+func (l *Log) moveLow(end uint64) {
+	low := end
+	if !l.settled.empty() {
+		low = l.settled.advance(end)
+	}
+	l.low.Store(low)
+	for len(l.chunks) > 0 && l.chunks[0].next <= low {
+		if len(l.chunks) == 1 && l.tailOpen {
+			break
+		}
+		l.dropChunk(0)
+	}
+	if len(l.segments) > 0 && l.segments[0].next <= low {
+		l.reap = true
+	}
+	if l.back != nil {
+		l.back.dropBelow(low)
+	}
+}
+
+// NextUnsettled returns the first run of unsettled offsets at or after from and
+// below Next, of at most limit offsets; count is 0 when there is none.
+func (l *Log) NextUnsettled(from, limit uint64) (first, count uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	end := l.next.Load()
+	first = max(from, l.low.Load())
+	if first >= end {
+		return first, 0
+	}
+	if !l.settled.empty() {
+		iv, ok := l.settled.after(first)
+		if ok && iv.first <= first {
+			first = iv.end
+			iv, ok = l.settled.after(first)
+		}
+		if ok {
+			end = min(end, iv.first)
+		}
+		if first >= end {
+			return first, 0
+		}
+	}
+	return first, min(limit, end-first)
+}
+
+// Unsettled is the number of unsettled records.
+func (l *Log) Unsettled() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unsettled()
+}
+
+// isSettled reports whether all of [first, end) is settled.
+func (l *Log) isSettled(first, end uint64) bool {
+	return end <= l.low.Load() || !l.settled.empty() && l.settled.containsRange(max(first, l.low.Load()), end)
+}
+
+func (l *Log) unsettled() uint64 { return l.next.Load() - l.low.Load() - l.settled.count }
+
+// Bytes estimates the encoded size of the unsettled records from the average
+// of recent ones.
+func (l *Log) Bytes() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sumRecord == 0 {
+		return 0
+	}
+	return uint64(math.Round(float64(l.unsettled()) * float64(l.sumBytes) / float64(l.sumRecord)))
+}
+
+// SetCursor stores a hint that is kept with the settled offsets: records below
+// it may have been delivered before.
+func (l *Log) SetCursor(offset uint64) {
+	l.mu.Lock()
+	if offset = min(offset, l.next.Load()); offset != l.cursor && !l.deleted {
+		l.cursor, l.changed = offset, true
+		if l.acks != nil || len(l.segments) > 0 {
+			l.list(listDirty)
+		}
+	}
+	l.mu.Unlock()
+}
+
+// Cursor returns the hint.
+func (l *Log) Cursor() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cursor
+}
+
+// Delete drops the log: its memory at once, its directory soon, by the flusher.
+// Readers keep the bytes they have pinned until they move or close.
+func (l *Log) Delete() error {
+	l.mu.Lock()
+	if l.deleted {
+		l.mu.Unlock()
+		return ErrDeleted
+	}
+	l.deleted = true
+	for len(l.chunks) > 0 {
+		l.dropChunk(len(l.chunks) - 1)
+	}
+	l.settled, l.pending, l.changed = intervalSet{}, intervalSet{}, false
+	l.low.Store(l.next.Load())
+	l.durable.Store(l.next.Load())
+	wakes := l.dropBlocks(ErrDeleted)
+	l.fence(ErrDeleted)
+	l.list(listUrgent)
+	l.mu.Unlock()
+	for _, wake := range wakes {
+		wake()
+	}
+	return nil
+}
+
+// fence makes the log refuse appends (invariant 8). Its unwritten bytes leave the store's
+// account, as nothing will ever write them.
+func (l *Log) fence(err error) {
+	if l.err == nil {
+		l.store.unwritten.Add(-l.unwritten)
+		l.err = err
+	}
+}

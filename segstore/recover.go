@@ -1,0 +1,357 @@
+package segstore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/basaltmq/basaltmq/segstore/disk"
+)
+
+// recoverLog builds the log from its directory: segments by their trailers,
+// those without one by a scan, then the settled file. It runs before anybody
+// else knows the log.
+func (s *Store) recoverLog(l *Log) error {
+	entries, err := s.disk.ReadDir(l.dir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("segstore: %w", err)
+	}
+	var bases []uint64
+	for _, e := range entries {
+		base, isSegment := parseSegmentName(e.Name())
+		switch {
+		case isSegment && e.Type().IsRegular():
+			bases = append(bases, base)
+		case e.Name() == settledName, strings.Contains(e.Name(), quarantineSuffix):
+		case e.Name() == settledTempName:
+			err = s.disk.Remove(l.path(settledTempName)) // a rewrite that a crash cut short
+		default:
+			err = s.setAside(l.dir(), e.Name(), errors.New("not a file of a log"))
+		}
+		if err != nil {
+			return fmt.Errorf("segstore: %w", err)
+		}
+	}
+	slices.Sort(bases)
+	next := uint64(0) // offsets that were in use end here
+	for i, base := range bases {
+		ceiling := uint64(offsetMax)
+		if i+1 < len(bases) {
+			ceiling = bases[i+1]
+		}
+		end, err := s.recoverSegment(l, base, ceiling)
+		if err != nil {
+			return err
+		}
+		next = max(next, end)
+	}
+	state, err := s.recoverSettled(l, entries)
+	if err != nil {
+		return err
+	}
+	return s.assemble(l, state, max(next, state.end))
+}
+
+// assemble sets the log's offsets from what was found.
+func (s *Store) assemble(l *Log, state settledState, next uint64) error {
+	for _, gap := range l.settled.leaves { // holes that scans found
+		for _, iv := range gap {
+			state.ranges.add(iv.first, iv.end)
+		}
+	}
+	at := uint64(0)
+	for _, seg := range l.segments {
+		if seg.base > at {
+			state.ranges.add(at, seg.base)
+		}
+		at = seg.next
+		if seg.sealed && seg.records < seg.next-seg.base && seg.next > state.low {
+			if err := s.findHoles(l, seg, &state.ranges); err != nil {
+				return err
+			}
+		}
+	}
+	if at < next {
+		state.ranges.add(at, next)
+	}
+	low := state.ranges.advance(min(state.low, next))
+	l.settled = state.ranges
+	l.low.Store(low)
+	l.next.Store(next)
+	l.durable.Store(next)
+	l.aged = next
+	l.cursor = min(state.cursor, next)
+	for i, seg := range l.segments {
+		if i+1 < len(l.segments) {
+			seg.full = true
+		}
+		l.sumBytes += uint64(seg.size - segmentHeaderBytes)
+		l.sumRecord += seg.records
+		l.reap = l.reap || l.isSettled(seg.base, max(seg.next, seg.base+1))
+	}
+	if l.acks == nil && len(l.segments) > 0 {
+		l.acks = new(settledFile)
+	}
+	if l.reap {
+		l.list(listDirty)
+	}
+	l.relist()
+	return nil
+}
+
+// recoverSegment opens one segment file and returns the end of the offsets it
+// used. One with an unreadable header is set aside.
+func (s *Store) recoverSegment(l *Log, base, ceiling uint64) (end uint64, err error) {
+	name := segmentName(base)
+	h, err := s.files.acquire(fileKey{l.id, base}, l.path(name), disk.ReadWrite)
+	if err != nil {
+		return 0, fmt.Errorf("segstore: %w", err)
+	}
+	defer func() { s.files.release(h) }()
+	bytes, err := h.file.Size()
+	if err != nil {
+		return 0, fmt.Errorf("segstore: %w", err)
+	}
+	if bytes == 0 { // created and not written before a crash
+		s.files.forget(h.key)
+		if err := s.disk.Remove(l.path(name)); err != nil {
+			return 0, fmt.Errorf("segstore: %w", err)
+		}
+		return 0, nil
+	}
+	head := make([]byte, segmentHeaderBytes)
+	tail := make([]byte, trailerBytes)
+	readHead := disk.Op{Kind: disk.Read, File: h.file, Buf: head}
+	readTail := disk.Op{Kind: disk.Read, File: h.file, Buf: tail, Pos: max(0, bytes-trailerBytes)}
+	if err := disk.Run(s.disk, &readHead, &readTail); err != nil {
+		return 0, fmt.Errorf("segstore: %w", err)
+	}
+	seg := &segment{base: base, next: base, size: segmentHeaderBytes, end: segmentHeaderBytes, created: true}
+	if err := checkSegmentHeader(head[:readHead.N], l.id, base); err != nil {
+		// Its offsets must not be used again, as far as they can be known.
+		sc := scanner{store: s, file: h.file, limit: bytes, block: s.tune.blockBytes}
+		defer sc.release()
+		found, scanErr := sc.lastOffset(base, ceiling)
+		if scanErr != nil {
+			return 0, fmt.Errorf("segstore: %w", scanErr)
+		}
+		s.files.forget(h.key)
+		return found, s.setAside(l.dir(), name, err)
+	}
+	if !seg.decodeTrailer(tail[:readTail.N], bytes) || seg.next > ceiling {
+		*seg = segment{base: base, next: base, size: segmentHeaderBytes, end: segmentHeaderBytes, created: true, unsynced: true}
+		if err := s.scanSegment(l, seg, h.file, bytes, ceiling); err != nil {
+			return 0, err
+		}
+	}
+	seg.entrySynced = seg.sealed
+	l.segments = append(l.segments, seg)
+	return seg.next, nil
+}
+
+// lastOffset returns the end of the last good batch in a file.
+func (s *scanner) lastOffset(base, ceiling uint64) (uint64, error) {
+	end := base
+	for pos := int64(-1); ; {
+		at, found, err := s.resync(pos, base, ceiling)
+		if err != nil || !found {
+			return end, err
+		}
+		batch, err := s.batch(at)
+		if err != nil {
+			return end, err
+		}
+		end = max(end, batchEnd(batch))
+		pos = at + int64(len(batch)) - 1
+	}
+}
+
+// scanSegment reads an unsealed segment batch by batch. Bad bytes with good
+// batches behind them are passed over and reported: their offsets are lost.
+// Bad bytes at the end are what a crash leaves of a write: they are cut off, a
+// copy is kept if they are more than zeros.
+func (s *Store) scanSegment(l *Log, seg *segment, file disk.File, bytes int64, ceiling uint64) error {
+	sc := scanner{store: s, file: file, limit: bytes, block: s.tune.blockBytes}
+	defer sc.release()
+	for seg.end < bytes {
+		batch, err := sc.batch(seg.end)
+		if err == nil && (batchBase(batch) < seg.next || batchEnd(batch) > ceiling) {
+			err = fmt.Errorf("%w: offset %d is out of order", errBatch, batchBase(batch))
+		}
+		if err == nil {
+			if base := batchBase(batch); base > seg.next {
+				l.settled.add(seg.next, base)
+			}
+			seg.note(batch, s.tune.indexBytes)
+			continue
+		}
+		if !isBatchError(err) {
+			return fmt.Errorf("segstore: %w", err)
+		}
+		why := err
+		at, found, err := sc.resync(seg.end, seg.next, ceiling)
+		if err != nil {
+			return fmt.Errorf("segstore: %w", err)
+		}
+		if !found {
+			if err := s.cutTail(l, seg, &sc, bytes, why); err != nil {
+				return err
+			}
+			break
+		}
+		s.corruptBatches.Add(1)
+		seg.bad = append(seg.bad, seg.end)
+		s.o.Logger.Error("segstore: corrupt batch: its records are lost",
+			"file", l.path(segmentName(seg.base)), "pos", seg.end, "bytes", at-seg.end, "error", why)
+		seg.end = at
+	}
+	seg.size = seg.end
+	return nil
+}
+
+// cutTail cuts the segment at seg.end.
+func (s *Store) cutTail(l *Log, seg *segment, sc *scanner, bytes int64, why error) error {
+	name := segmentName(seg.base)
+	kept, err := s.keepCopy(l, name, sc, seg.end, bytes)
+	if err != nil {
+		return fmt.Errorf("segstore: %w", err)
+	}
+	if err := disk.Run(s.disk, &disk.Op{Kind: disk.Truncate, File: sc.file, Pos: seg.end}); err != nil {
+		return fmt.Errorf("segstore: %w", err)
+	}
+	if kept != "" {
+		s.o.Logger.Warn("segstore: the unfinished end of a segment was cut off",
+			"file", l.path(name), "pos", seg.end, "bytes", bytes-seg.end, "copy", kept, "error", why)
+	}
+	return nil
+}
+
+// keepCopy copies file bytes [from, to) to a .quarantine file, unless they are
+// zeros or the beginning of a footer, which can be made again.
+func (s *Store) keepCopy(l *Log, name string, sc *scanner, from, to int64) (kept string, err error) {
+	var out disk.File
+	defer func() {
+		if out != nil {
+			err = cmp.Or(err, disk.Run(s.disk, &disk.Op{Kind: disk.Sync, File: out}), out.Close(), s.disk.SyncDir(l.dir()))
+		}
+	}()
+	for pos := from; pos < to; {
+		w, err := sc.window(pos, 1)
+		if err != nil || len(w) == 0 {
+			return kept, err
+		}
+		if pos == from && isFooter(w) {
+			return "", nil
+		}
+		if out == nil && slices.ContainsFunc(w, func(b byte) bool { return b != 0 }) {
+			entries, err := s.disk.ReadDir(l.dir())
+			if err != nil {
+				return "", err
+			}
+			kept = freeQuarantineName(entries, name)
+			if out, err = s.disk.Open(l.path(kept), disk.CreateNew); err != nil {
+				return "", err
+			}
+		}
+		if out != nil {
+			if err := disk.Run(s.disk, &disk.Op{Kind: disk.Write, File: out, Pos: pos - from, Buf: w}); err != nil {
+				return kept, err
+			}
+		}
+		pos += int64(len(w))
+	}
+	return kept, nil
+}
+
+// findHoles adds the offsets between the batches of a sealed segment to set:
+// from the index, or if that doesn't tell from the data.
+func (s *Store) findHoles(l *Log, seg *segment, set *intervalSet) error {
+	h, err := s.files.acquire(fileKey{l.id, seg.base}, l.path(segmentName(seg.base)), disk.ReadWrite)
+	if err != nil {
+		return fmt.Errorf("segstore: %w", err)
+	}
+	defer s.files.release(h)
+	if seg.holeCount != holesUnlisted {
+		_, holes, err := s.readIndex(seg, h.file)
+		if err != nil && !errors.Is(err, errIndex) {
+			return fmt.Errorf("segstore: %w", err)
+		}
+		for _, hole := range holes {
+			set.add(hole.first, hole.end)
+		}
+		if err == nil {
+			return nil
+		}
+	}
+	sc := scanner{store: s, file: h.file, limit: seg.size, block: s.tune.blockBytes}
+	defer sc.release()
+	next := seg.base
+	for pos := int64(segmentHeaderBytes); pos < seg.size; {
+		batch, err := sc.batch(pos)
+		if isBatchError(err) {
+			return nil // found and reported when somebody reads there
+		}
+		if err != nil {
+			return fmt.Errorf("segstore: %w", err)
+		}
+		if base := batchBase(batch); base > next {
+			set.add(next, base)
+		}
+		next = batchEnd(batch)
+		pos += int64(len(batch))
+	}
+	return nil
+}
+
+// recoverSettled reads the settled file, if there is one. What of it is
+// unreadable is given up: some records come again.
+func (s *Store) recoverSettled(l *Log, entries []fs.DirEntry) (settledState, error) {
+	var none settledState
+	if !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == settledName }) {
+		return none, nil
+	}
+	h, err := s.files.acquire(fileKey{l.id, settledKey}, l.path(settledName), disk.ReadWrite)
+	if err != nil {
+		return none, fmt.Errorf("segstore: %w", err)
+	}
+	defer func() { s.files.release(h) }()
+	bytes, err := h.file.Size()
+	if err != nil {
+		return none, fmt.Errorf("segstore: %w", err)
+	}
+	if bytes < settledHeaderBytes {
+		return none, nil // created and not written before a crash; it is written anew
+	}
+	buf := s.arena.Get(int(bytes))
+	defer buf.Release()
+	op := disk.Op{Kind: disk.Read, File: h.file, Buf: buf.Bytes()[:bytes]}
+	if err := disk.Run(s.disk, &op); err != nil {
+		return none, fmt.Errorf("segstore: %w", err)
+	}
+	data := op.Buf[:op.N]
+	if err := checkSettledHeader(data, l.id); err != nil {
+		s.files.forget(h.key)
+		return none, s.setAside(l.dir(), settledName, err)
+	}
+	state, good := decodeSettled(data)
+	if state.bad > 0 {
+		s.o.Logger.Error("segstore: corrupt records in a settled file: some messages may come again",
+			"file", l.path(settledName), "records", state.bad)
+	}
+	if good < bytes {
+		if err := disk.Run(s.disk, &disk.Op{Kind: disk.Truncate, File: h.file, Pos: good}); err != nil {
+			return none, fmt.Errorf("segstore: %w", err)
+		}
+	}
+	l.acks = &settledFile{
+		exists: true, unsynced: true, size: good, low: state.low, cursor: state.cursor,
+		limit: s.tune.settledBytes,
+	}
+	return state, nil
+}

@@ -1,0 +1,265 @@
+package segstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/basaltmq/basaltmq/segstore/arena"
+	"github.com/basaltmq/basaltmq/segstore/disk"
+)
+
+// Errors callers decide on.
+var (
+	// ErrClosed: the store is closed.
+	ErrClosed = errors.New("segstore: the store is closed")
+	// ErrDeleted: the log was deleted.
+	ErrDeleted = errors.New("segstore: the log was deleted")
+	// ErrNotResident: Seek has started reading from disk and will call wake.
+	ErrNotResident = errors.New("segstore: the record is being read from disk")
+)
+
+// ErrMissing is returned by Seek for an offset that has no record: a hole left
+// by records settled before they were written, or a corrupt batch. Next is the
+// first offset after it that may have one. The caller settles [offset, Next).
+type ErrMissing struct{ Next uint64 }
+
+func (e ErrMissing) Error() string {
+	return fmt.Sprintf("segstore: no record here, the next one may be at offset %d", e.Next)
+}
+
+// Options configure a Store. Disk and Arena are required.
+type Options struct {
+	Disk   disk.Disk
+	Arena  *arena.Pool
+	Logger *slog.Logger // nil: silent
+
+	FlushInterval time.Duration // how old a record gets before it is written; 10 ms
+	SyncInterval  time.Duration // how long written bytes stay unsynced; 1 s
+	SegmentBytes  int64         // size at which a segment is closed; 64 MiB
+	TailBytesHigh int64         // unwritten bytes of all logs that raise Pressured; 24 MiB
+	TailBytesLow  int64         // and those that clear it; 12 MiB
+
+	// DurabilityOS makes "durable" mean written to the page cache.
+	DurabilityOS bool
+
+	// OnCommit is called from the flusher's goroutine when the Durable of some
+	// log moved, a log was fenced, or pressure was relieved. Must not block.
+	OnCommit func()
+
+	tune tuning
+}
+
+// tuning are the limits tests shrink.
+type tuning struct {
+	fullBytes     int64 // unwritten bytes in full chunks that are written at once
+	frontBytes    int64 // written bytes a log keeps resident for its consumers
+	keptBytes     int64 // the same for all logs together
+	blockBytes    int   // size of a read behind the tail
+	indexBytes    int64 // distance of index entries
+	settledBytes  int64 // size at which a settled file is rewritten
+	sealBytes     int64 // Close seals segments from this size on
+	filesMax      int   // open file handles
+	waveLogs      int   // logs flushed together
+	manual        bool  // no flusher goroutine: tests call cycle
+	now           func() time.Time
+	workersMax    int // goroutines that read behind the tail
+	blocksPerLog  int // cached blocks of a log
+	indexesPerLog int // cached indexes of sealed segments of a log
+}
+
+func (o *Options) setDefaults() {
+	setDefault(&o.Logger, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	setDefault(&o.FlushInterval, 10*time.Millisecond)
+	setDefault(&o.SyncInterval, time.Second)
+	setDefault(&o.SegmentBytes, 64<<20)
+	setDefault(&o.TailBytesHigh, 24<<20)
+	setDefault(&o.TailBytesLow, o.TailBytesHigh/2)
+	if o.OnCommit == nil {
+		o.OnCommit = func() {}
+	}
+	t := &o.tune
+	setDefault(&t.fullBytes, 1<<20)
+	setDefault(&t.frontBytes, 2<<20)
+	setDefault(&t.keptBytes, 8<<20)
+	setDefault(&t.blockBytes, arena.BufBytesMax)
+	setDefault(&t.indexBytes, 64<<10)
+	setDefault(&t.settledBytes, 64<<10)
+	setDefault(&t.sealBytes, 1<<20)
+	setDefault(&t.filesMax, 512)
+	setDefault(&t.waveLogs, 200)
+	setDefault(&t.workersMax, 8)
+	setDefault(&t.blocksPerLog, 4)
+	setDefault(&t.indexesPerLog, 4)
+	if t.now == nil {
+		t.now = time.Now
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Flags of Log.lists: which lists of the store name the log.
+const (
+	listDirty  = 1 << iota // to be seen at the next flush tick
+	listUrgent             // to be seen at once
+	listSlow               // to be seen at the next sync tick
+	listParked             // transient, written only when memory gets short
+	listTaken              // used while lists are taken
+)
+
+// Store is a set of logs in one directory tree with one flusher.
+type Store struct {
+	o     Options
+	tune  tuning
+	disk  disk.Disk
+	arena *arena.Pool
+	files fileCache
+
+	unwritten     atomic.Int64 // bytes appended, not written nor skipped
+	keptBytes     atomic.Int64
+	residentBytes atomic.Int64
+	blockBytes    atomic.Int64 // the part of residentBytes read behind the tail
+	pressured     atomic.Bool
+
+	skippedBytes   atomic.Uint64
+	writtenBytes   atomic.Uint64
+	readBytes      atomic.Uint64
+	writes         atomic.Uint64
+	syncs          atomic.Uint64
+	cycles         atomic.Uint64
+	corruptBatches atomic.Uint64
+	fencedLogs     atomic.Int64
+
+	chunkMu   sync.Mutex
+	chunkFree []*chunk
+
+	// mu is taken after any Log.mu, never before one.
+	mu     sync.Mutex
+	logs   map[uint64]*Log
+	dirty  []*Log
+	urgent []*Log
+	slow   []*Log
+	parked []*Log
+	closed bool
+
+	kick    chan struct{} // capacity 1: something was listed
+	stop    chan struct{}
+	stopped chan struct{}
+	flusher flusher
+	fetcher fetcher
+}
+
+// list puts the log on a list of the store unless it is there already. Called
+// with the log's mutex held: if the flusher has taken the log off the list just
+// now, it will lock that mutex and see why it was listed.
+func (l *Log) list(flag uint32) {
+	if l.lists.Load()&flag != 0 {
+		return
+	}
+	s := l.store
+	s.mu.Lock()
+	l.lists.Or(flag)
+	var list *[]*Log
+	switch flag {
+	case listDirty:
+		list = &s.dirty
+	case listUrgent:
+		list = &s.urgent
+	case listSlow:
+		list = &s.slow
+	case listParked:
+		list = &s.parked
+	}
+	*list = append(*list, l)
+	first := len(*list) == 1
+	s.mu.Unlock()
+	if first && flag != listParked {
+		s.wake()
+	}
+}
+
+// takeList moves a list of the store to logs, without those already there.
+// Called with s.mu held; untake ends it.
+func (s *Store) takeList(logs []*Log, list *[]*Log, flag uint32) []*Log {
+	for _, l := range *list {
+		if l.lists.And(^flag)&listTaken == 0 {
+			l.lists.Or(listTaken)
+			logs = append(logs, l)
+		}
+	}
+	clear(*list)
+	*list = (*list)[:0]
+	return logs
+}
+
+func untake(logs []*Log) {
+	for _, l := range logs {
+		l.lists.And(^uint32(listTaken))
+	}
+}
+
+// wake makes the flusher look at the lists.
+func (s *Store) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// appended accounts bytes that a log took in.
+func (s *Store) appended(bytes int) {
+	if s.unwritten.Add(int64(bytes)) > s.o.TailBytesHigh && s.pressured.CompareAndSwap(false, true) {
+		s.wake()
+	}
+}
+
+// Pressured reports that the disk does not keep up: more than TailBytesHigh
+// bytes are unwritten, and they have not fallen to TailBytesLow since.
+// Publishers should wait; OnCommit tells when it is over.
+func (s *Store) Pressured() bool { return s.pressured.Load() }
+
+// Stats are figures of a store. Counters count from Open.
+type Stats struct {
+	Logs           int
+	OpenFiles      int
+	FencedLogs     int
+	UnwrittenBytes int64  // appended, neither written nor settled
+	ResidentBytes  int64  // arena bytes of log tails and read blocks
+	WrittenBytes   uint64 // handed to the disk, of any kind
+	SkippedBytes   uint64 // settled before they had to be written
+	ReadBytes      uint64 // read behind the tail
+	Writes         uint64
+	Syncs          uint64
+	Cycles         uint64 // of the flusher
+	CorruptBatches uint64
+}
+
+// Stats returns current figures.
+func (s *Store) Stats() Stats {
+	s.mu.Lock()
+	logs := len(s.logs)
+	s.mu.Unlock()
+	return Stats{
+		Logs:           logs,
+		OpenFiles:      s.files.count(),
+		FencedLogs:     int(s.fencedLogs.Load()),
+		UnwrittenBytes: s.unwritten.Load(),
+		ResidentBytes:  s.residentBytes.Load(),
+		WrittenBytes:   s.writtenBytes.Load(),
+		SkippedBytes:   s.skippedBytes.Load(),
+		ReadBytes:      s.readBytes.Load(),
+		Writes:         s.writes.Load(),
+		Syncs:          s.syncs.Load(),
+		Cycles:         s.cycles.Load(),
+		CorruptBatches: s.corruptBatches.Load(),
+	}
+}

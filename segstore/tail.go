@@ -1,0 +1,193 @@
+package segstore
+
+import (
+	"sort"
+
+	"github.com/basaltmq/basaltmq/segstore/arena"
+)
+
+// chunkClassBytes are the sizes an open chunk takes as a log gets busier.
+var chunkClassBytes = [...]int{4 * arena.KiB, 16 * arena.KiB, 64 * arena.KiB, arena.BufBytesMax}
+
+// markEveryBytes is the distance of a chunk's marks: a lookup walks at most
+// this many bytes of batch headers.
+const markEveryBytes = 16 * arena.KiB
+
+// mark is a batch start inside a chunk.
+type mark struct {
+	pos   uint32 // byte position in the chunk
+	delta uint32 // base offset of the batch minus that of the chunk
+}
+
+// chunk is a piece of a log's tail: whole batches with contiguous offsets in
+// one arena buffer. Guarded by the log's mutex, except that data[:used] is
+// immutable once published (invariant 4).
+type chunk struct {
+	buf         *arena.Buf
+	data        []byte
+	base, next  uint64 // offsets [base, next)
+	used        int    // bytes of data that hold batches
+	flushed     int    // bytes below are written, being written, or skipped as settled
+	flushedNext uint64 // the offset at flushed
+	markAt      int    // the batch that starts at or after this position gets a mark
+	marks       []mark
+	kept        bool // wholly written, stays resident for the consumers
+}
+
+// newChunk returns an empty chunk with room for size bytes.
+func (s *Store) newChunk(size int) *chunk {
+	s.chunkMu.Lock()
+	var c *chunk
+	if n := len(s.chunkFree); n > 0 {
+		c, s.chunkFree = s.chunkFree[n-1], s.chunkFree[:n-1]
+	}
+	s.chunkMu.Unlock()
+	if c == nil {
+		c = new(chunk)
+	}
+	c.buf = s.arena.Get(size)
+	c.data = c.buf.Bytes()
+	s.residentBytes.Add(int64(len(c.data)))
+	return c
+}
+
+// chunkFreeMax bounds the recycled chunk headers.
+const chunkFreeMax = 256
+
+func (s *Store) freeChunk(c *chunk) {
+	s.residentBytes.Add(-int64(len(c.data)))
+	c.buf.Release()
+	*c = chunk{marks: c.marks[:0]}
+	s.chunkMu.Lock()
+	if len(s.chunkFree) < chunkFreeMax {
+		s.chunkFree = append(s.chunkFree, c)
+	}
+	s.chunkMu.Unlock()
+}
+
+// note records a batch of size bytes and count records that was just put at
+// the end of the chunk.
+func (c *chunk) note(size int, count uint64) {
+	if c.used >= c.markAt {
+		if c.used > 0 {
+			c.marks = append(c.marks, mark{pos: uint32(c.used), delta: uint32(c.next - c.base)})
+		}
+		c.markAt = c.used + markEveryBytes
+	}
+	c.used += size
+	c.next += count
+}
+
+// posBefore returns the position of a batch at or before the one that holds
+// offset.
+func (c *chunk) posBefore(offset uint64) int {
+	delta := offset - c.base
+	i := sort.Search(len(c.marks), func(i int) bool { return uint64(c.marks[i].delta) > delta })
+	if i == 0 {
+		return 0
+	}
+	return int(c.marks[i-1].pos)
+}
+
+// openTail returns the chunk that takes the next size bytes, opening one if
+// needed. base is the offset the bytes begin with.
+func (l *Log) openTail(size int, base uint64) *chunk {
+	if l.tailOpen {
+		if c := l.chunks[len(l.chunks)-1]; c.used+size <= len(c.data) {
+			return c
+		}
+		l.closeTail()
+		l.class = min(l.class+1, uint8(len(chunkClassBytes)-1))
+	}
+	c := l.store.newChunk(max(size, chunkClassBytes[l.class]))
+	l.link(c, base)
+	l.tailOpen = true
+	return c
+}
+
+// link puts an empty chunk at the end of the tail.
+func (l *Log) link(c *chunk, base uint64) {
+	c.base, c.next, c.flushedNext = base, base, base
+	l.chunks = append(l.chunks, c)
+}
+
+// closeTail makes the open chunk a full one, which may go as soon as it is
+// settled.
+func (l *Log) closeTail() {
+	if !l.tailOpen {
+		return
+	}
+	l.tailOpen = false
+	last := len(l.chunks) - 1
+	if c := l.chunks[last]; l.isSettled(c.base, c.next) {
+		l.dropChunk(last)
+	}
+}
+
+// dropChunk releases chunk i; what was not written of it never will be.
+func (l *Log) dropChunk(i int) {
+	c := l.chunks[i]
+	if i == len(l.chunks)-1 {
+		l.tailOpen = false
+	}
+	n := copy(l.chunks[i:], l.chunks[i+1:])
+	l.chunks[i+n] = nil
+	l.chunks = l.chunks[:i+n]
+	if left := int64(c.used - c.flushed); left > 0 {
+		l.store.skippedBytes.Add(uint64(left))
+		l.writtenOff(left)
+	}
+	if c.kept {
+		l.keptBytes -= int64(len(c.data))
+		l.store.keptBytes.Add(-int64(len(c.data)))
+	}
+	l.store.freeChunk(c)
+}
+
+// writtenOff takes bytes out of the account of unwritten ones.
+func (l *Log) writtenOff(bytes int64) {
+	l.unwritten -= bytes
+	if l.err == nil {
+		l.store.unwritten.Add(-bytes)
+	}
+}
+
+// dropSettled releases the chunks inside the settled range [first, end).
+func (l *Log) dropSettled(first, end uint64) {
+	i := sort.Search(len(l.chunks), func(i int) bool { return l.chunks[i].base >= first })
+	for i < len(l.chunks) && l.chunks[i].next <= end {
+		if i == len(l.chunks)-1 && l.tailOpen {
+			return
+		}
+		l.dropChunk(i)
+	}
+}
+
+// chunkAt returns the resident chunk that holds offset, nil if there is none,
+// and the base of the first resident chunk above offset (or Next).
+func (l *Log) chunkAt(offset uint64) (*chunk, uint64) {
+	if n := len(l.chunks); n > 0 && l.chunks[n-1].base <= offset && offset < l.chunks[n-1].next {
+		return l.chunks[n-1], 0
+	}
+	i := sort.Search(len(l.chunks), func(i int) bool { return l.chunks[i].next > offset })
+	if i == len(l.chunks) {
+		return nil, l.next.Load()
+	}
+	if c := l.chunks[i]; c.base <= offset {
+		return c, 0
+	}
+	return nil, l.chunks[i].base
+}
+
+// handled is the offset below which everything is written, being written, or
+// settled.
+func (l *Log) handled() uint64 {
+	i := len(l.chunks)
+	for i > 0 && l.chunks[i-1].flushed < l.chunks[i-1].used {
+		i--
+	}
+	if i == len(l.chunks) {
+		return l.next.Load()
+	}
+	return l.chunks[i].flushedNext
+}
