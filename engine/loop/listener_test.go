@@ -1,0 +1,103 @@
+package loop
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/basaltmq/basaltmq/segstore/arena"
+)
+
+// signalHandler is a slog handler that says when something is logged.
+type signalHandler struct{ logged chan string }
+
+func (h signalHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h signalHandler) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h signalHandler) WithGroup(string) slog.Handler            { return h }
+func (h signalHandler) Handle(_ context.Context, r slog.Record) error {
+	select {
+	case h.logged <- r.Message:
+	default:
+	}
+	return nil
+}
+
+func TestListener_RecoversFromTooManyFiles(t *testing.T) {
+	forBackends(t, func(t *testing.T, backend string) {
+		log := signalHandler{make(chan string, 16)}
+		l, err := New(Options{Arena: new(arena.Pool), Backend: backend, Logger: slog.New(log)})
+		check(t, err)
+		l.Start()
+		defer func() { l.Stop(); l.Wait() }()
+		ln, err := Listen(loopback)
+		check(t, err)
+		defer ln.Close()
+		accepted := make(chan int, 8)
+		ln.Serve(l, func(fd int, _ netip.AddrPort) { accepted <- fd })
+		turns(l)
+
+		const clients = 4
+		var fds [clients]int
+		for i := range fds {
+			fds[i], err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			check(t, err)
+			defer unix.Close(fds[i])
+		}
+		var old unix.Rlimit
+		check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
+		lowest, err := unix.Dup(fds[0])
+		check(t, err)
+		unix.Close(lowest)
+		check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(lowest), Max: old.Max}))
+		for _, fd := range fds {
+			check(t, unix.Connect(fd, &unix.SockaddrInet4{Port: int(ln.Addr().Port()), Addr: loopback.Addr().As4()}))
+		}
+		message := within(t, "a complaint", log.logged)
+		check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
+		if len(accepted) != 0 {
+			t.Error("accepted beyond the limit")
+		}
+		for range clients {
+			unix.Close(within(t, "accepting after "+message, accepted))
+		}
+	})
+}
+
+func TestListener_Addresses(t *testing.T) {
+	for _, bind := range []string{"127.0.0.1:0", "[::1]:0"} {
+		t.Run(bind, func(t *testing.T) {
+			ln, err := Listen(netip.MustParseAddrPort(bind))
+			if err == unix.EADDRNOTAVAIL || err == unix.EAFNOSUPPORT {
+				t.Skip(err)
+			}
+			check(t, err)
+			if ln.Addr().Port() == 0 || ln.Addr().Addr() != netip.MustParseAddrPort(bind).Addr() {
+				t.Errorf("bound to %v", ln.Addr())
+			}
+			if _, err := Listen(ln.Addr()); err == nil {
+				t.Error("bound twice")
+			}
+			ln.Close()
+			ln.Close()
+		})
+	}
+}
+
+// TestListener_PortIsFreeAfterClose: nothing keeps the socket open.
+func TestListener_PortIsFreeAfterClose(t *testing.T) {
+	forBackends(t, func(t *testing.T, backend string) {
+		l := newLoop(t, backend)
+		addr := loopback
+		for range 5 {
+			ln, err := Listen(addr)
+			check(t, err)
+			addr = ln.Addr()
+			ln.Serve(l, func(fd int, _ netip.AddrPort) { unix.Close(fd) })
+			ln.Close()
+			turns(l)
+		}
+	})
+}
