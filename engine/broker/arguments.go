@@ -1,0 +1,110 @@
+package broker
+
+import (
+	"strconv"
+
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+// Arguments whose values must agree when an entity is declared again. Others
+// are kept but not compared, as RabbitMQ does it: a client may send what this
+// broker knows nothing of.
+var (
+	exchangeArguments = []string{"alternate-exchange"}
+	queueArguments    = []string{
+		"x-expires", "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-overflow",
+		"x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy",
+		"x-max-priority", "x-queue-mode", "x-single-active-consumer", "x-queue-type",
+		"x-delivery-limit", "x-consumer-timeout",
+	}
+)
+
+// ignoredArguments returns those of the known arguments that are given and
+// that this version keeps but does not act upon.
+func ignoredArguments(known []string, given amqp.Table) []string {
+	var ignored []string
+	for _, name := range known {
+		v, ok := given.Lookup(name)
+		if !ok {
+			continue
+		}
+		if kind, ok := v.Bytes(); ok && name == "x-queue-type" && string(kind) == "classic" || name == "x-queue-mode" {
+			continue // what every queue is, and what has no meaning any more
+		}
+		ignored = append(ignored, name)
+	}
+	return ignored
+}
+
+// inequivalent is the error for a declare that does not match what is there.
+func inequivalent(what, where, received, current string) error {
+	return amqp.Errorf(amqp.CodePreconditionFailed, 0, "inequivalent arg '%s' for %s: received '%s' but current is '%s'", what, where, received, current)
+}
+
+func inequivalentBool(what, where string, received, current bool) error {
+	return inequivalent(what, where, strconv.FormatBool(received), strconv.FormatBool(current))
+}
+
+func sameArguments(where string, names []string, current, received amqp.Table) error {
+	for _, name := range names {
+		a, hasA := current.Lookup(name)
+		b, hasB := received.Lookup(name)
+		if !hasA && !hasB || hasA && hasB && amqp.Equal(a, b) {
+			continue
+		}
+		return amqp.Errorf(amqp.CodePreconditionFailed, 0, "inequivalent arg '%s' for %s: received %s but current is %s",
+			name, where, describe(b, hasB), describe(a, hasA))
+	}
+	return nil
+}
+
+// describe renders an argument the way RabbitMQ words it in this error.
+func describe(v amqp.Value, present bool) string {
+	if !present {
+		return "none"
+	}
+	if n, ok := v.Int64(); ok {
+		return "the value '" + strconv.FormatInt(n, 10) + "' of type '" + kindName(v.Kind()) + "'"
+	}
+	if s, ok := v.Bytes(); ok {
+		return "the value '" + string(s) + "' of type 'longstr'"
+	}
+	if b, ok := v.Bool(); ok {
+		return "the value '" + strconv.FormatBool(b) + "' of type 'bool'"
+	}
+	return "a value of type '" + kindName(v.Kind()) + "'"
+}
+
+func kindName(kind byte) string {
+	switch kind {
+	case 'b':
+		return "byte"
+	case 'B':
+		return "unsignedbyte"
+	case 's', 'U':
+		return "short"
+	case 'u':
+		return "unsignedshort"
+	case 'I':
+		return "signedint"
+	case 'i':
+		return "unsignedint"
+	case 'l', 'L':
+		return "long"
+	case 'f':
+		return "float"
+	case 'd':
+		return "double"
+	case 'T':
+		return "timestamp"
+	case 'F':
+		return "table"
+	case 'A':
+		return "array"
+	case 'D':
+		return "decimal"
+	case 'V':
+		return "void"
+	}
+	return string(kind)
+}

@@ -1,0 +1,40 @@
+// Package broker is the broker's model: virtual hosts, exchanges, bindings,
+// queues, consumers, and the file that makes the durable ones survive. It has
+// no sockets and knows no protocol's bytes beyond the AMQP field tables that
+// arguments are made of.
+//
+// A queue is a log (package segstore) plus a ready cursor plus a set of
+// returned offsets:
+//
+//		         low            cursor                 next
+//		 settled  |  taken, or    |  ready: never        |
+//		          |  returned to  |  delivered           |
+//		          |  the queue    |                      |
+//
+//	  - offsets below low, and those in the log's settled set, are done;
+//	  - offsets in "returned" were taken once and came back: they are ready again,
+//	    are served first in their original order, and carry the redelivered flag;
+//	  - other unsettled offsets below cursor are out with some consumer. Who has
+//	    them is known to the channel that took them, not to the queue;
+//	  - offsets from cursor on are ready, and none of them is settled, but for
+//	    records that the store found to be damaged.
+//
+// Invariants:
+//
+//  1. ready = returned.Len() + (next - cursor), where purging moves the cursor.
+//  2. Every offset is taken by at most one consumer at a time: Take moves it out
+//     of the ready set, only Requeue (once) or Settle (once) ends that.
+//  3. Consumers in the ring have credit and room. The token (woken) is held by
+//     at most one of them; while there are ready messages and a non-empty ring,
+//     somebody holds it: no message waits beside an idle consumer.
+//  4. A queue's log id is never given out twice, so a queue declared again under
+//     an old name cannot see old messages.
+//  5. Definition records are appended in the order of the changes they describe
+//     (both happen under the vhost's lock).
+//
+// Locks, in this order: VHost.mu, Queue.mu, then the log's own.
+// Never two of a kind at once. No lock is held while a consumer's owner is
+// told something: owners post to their loop.
+//
+// Threading: everything may be called from any goroutine.
+package broker

@@ -1,0 +1,328 @@
+package broker
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/segstore/arena"
+	"github.com/basaltmq/basaltmq/segstore/disk"
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+func TestMain(m *testing.M) {
+	// Longer histories than rapid's default of 30 steps; the command line may
+	// say otherwise.
+	if err := flag.Set("rapid.steps", "80"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// patience bounds waits for a condition; reaching it is a failure.
+const patience = 20 * time.Second
+
+// tb is what *testing.T, *testing.F and *rapid.T share.
+type tb interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
+}
+
+// testDisk is a posix Disk that a test can watch and hinder. Syncs of data do
+// nothing: tests end processes, not machines, and so what was written stays.
+type testDisk struct {
+	disk.Disk
+
+	mu     sync.Mutex
+	writes map[string]int // by file name
+	syncs  map[string]int
+	// hinder is asked for each write and sync, from the submitting goroutine;
+	// the operation waits for the channel (if any) and then fails with the
+	// error (if any).
+	hinder func(op *disk.Op) (wait <-chan struct{}, err error)
+}
+
+func (d *testDisk) Submit(ops []*disk.Op) {
+	for _, op := range ops {
+		d.mu.Lock()
+		switch op.Kind {
+		case disk.Write:
+			d.writes[op.File.Name()]++
+		case disk.Sync:
+			d.syncs[op.File.Name()]++
+		}
+		hinder := d.hinder
+		d.mu.Unlock()
+		var wait <-chan struct{}
+		var err error
+		if hinder != nil {
+			wait, err = hinder(op)
+		}
+		if wait == nil && err == nil && op.Kind != disk.Sync {
+			d.Disk.Submit([]*disk.Op{op})
+			continue
+		}
+		go func() {
+			if wait != nil {
+				<-wait
+			}
+			if err == nil && op.Kind != disk.Sync {
+				d.Disk.Submit([]*disk.Op{op})
+				return
+			}
+			op.Err = err
+			op.Done(op)
+		}()
+	}
+}
+
+func (d *testDisk) SyncDir(string) error { return nil }
+
+func (d *testDisk) setHinder(f func(op *disk.Op) (<-chan struct{}, error)) {
+	d.mu.Lock()
+	d.hinder = f
+	d.mu.Unlock()
+}
+
+func (d *testDisk) syncsOf(name string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.syncs[name]
+}
+
+// env is an open broker on a directory.
+type env struct {
+	t        tb
+	disk     *testDisk
+	pool     *arena.Pool
+	store    *segstore.Store
+	broker   *Broker
+	vh       *VHost
+	progress chan struct{} // capacity 1: something may have become durable
+	log      *logBuffer
+}
+
+// logBuffer collects what the broker logs.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// openDir opens a broker on dir; the caller closes or crashes it.
+func openDir(t tb, dir string) *env {
+	t.Helper()
+	e, err := tryOpenDir(t, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func tryOpenDir(t tb, dir string) (*env, error) {
+	t.Helper()
+	posix, err := disk.OpenPosix(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &env{
+		t: t, pool: new(arena.Pool), progress: make(chan struct{}, 1), log: &logBuffer{},
+		disk: &testDisk{Disk: posix, writes: map[string]int{}, syncs: map[string]int{}},
+	}
+	moved := func() {
+		select {
+		case e.progress <- struct{}{}:
+		default:
+		}
+	}
+	logger := slog.New(slog.NewTextHandler(e.log, nil))
+	e.store, err = segstore.Open(segstore.Options{Disk: e.disk, Arena: e.pool, Logger: logger, OnCommit: moved})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.broker, err = Open(Options{Store: e.store, Disk: e.disk, Logger: logger, SyncDefinitions: true, OnDurable: moved})
+	if err != nil {
+		_ = e.store.Close()
+		_ = e.disk.Close()
+		return nil, err
+	}
+	e.vh = e.broker.VHost(DefaultVHost)
+	return e, nil
+}
+
+// close stops in good order.
+func (e *env) close() {
+	e.t.Helper()
+	if err := errors.Join(e.broker.Close(), e.store.Close(), e.disk.Close()); err != nil {
+		e.t.Errorf("close: %v", err)
+	}
+}
+
+// crash stops the store as kill -9 would. Definitions are waited for: losing
+// unanswered ones has tests of its own.
+func (e *env) crash() {
+	e.store.Crash()
+	_ = e.broker.Close()
+	_ = e.disk.Close()
+}
+
+// await waits until done, looking again after each commit and every millisecond.
+func (e *env) await(what string, done func() bool) {
+	e.t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-e.progress:
+		case <-tick.C:
+		case <-deadline.C:
+			e.t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// durable waits for a definition record.
+func (e *env) durable(seq uint64) {
+	e.t.Helper()
+	e.await(fmt.Sprintf("definition %d durable", seq), func() bool { return e.broker.defs.Durable() >= seq })
+}
+
+func (e *env) exchange(d ExchangeDeclare) {
+	e.t.Helper()
+	if _, err := e.vh.DeclareExchange(d); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *env) queue(d QueueDeclare, owner any) *Queue {
+	e.t.Helper()
+	q, _, _, err := e.vh.DeclareQueue(d, owner)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return q
+}
+
+func (e *env) bind(b Binding) {
+	e.t.Helper()
+	if _, err := e.vh.Bind(b, nil); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// publish appends one batch with the bodies given.
+func (e *env) publish(q *Queue, bodies ...string) {
+	e.t.Helper()
+	b := segstore.NewBatch(e.pool)
+	defer b.Release()
+	b.Reset(0)
+	template := b.Template(nil, []byte(q.Name), []byte{0, 0})
+	for _, body := range bodies {
+		b.Add(template, []byte(body))
+	}
+	if _, _, err := q.Publish(b, 0); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// body reads one record of a queue's log.
+func (e *env) body(q *Queue, offset uint64) string {
+	e.t.Helper()
+	r := q.log.NewReader()
+	defer r.Close()
+	for {
+		woken := make(chan struct{})
+		err := r.Seek(offset, func() { close(woken) })
+		if errors.Is(err, segstore.ErrNotResident) {
+			select {
+			case <-woken:
+				continue
+			case <-time.After(patience):
+				e.t.Fatalf("offset %d: the read never came back", offset)
+			}
+		}
+		if err != nil {
+			e.t.Fatalf("offset %d: %v", offset, err)
+		}
+		var rec segstore.Record
+		if !r.Next(&rec) || rec.Offset != offset {
+			e.t.Fatalf("offset %d: the reader gives %d", offset, rec.Offset)
+		}
+		return string(rec.Body)
+	}
+}
+
+// wantError checks an error's reply code and text; code 0 wants none.
+func wantError(t tb, err error, code uint16, text string) {
+	t.Helper()
+	if code == 0 {
+		if err != nil {
+			t.Errorf("unexpected error %v", err)
+		}
+		return
+	}
+	var e *amqp.Error
+	if !errors.As(err, &e) {
+		t.Errorf("got %v, want %d %s", err, code, text)
+		return
+	}
+	if e.Code != code || e.Text != text {
+		t.Errorf("got  %d %q\nwant %d %q", e.Code, e.Text, code, text)
+	}
+}
+
+// fakeOwner counts what a consumer is told.
+type fakeOwner struct {
+	mu        sync.Mutex
+	told      bool // it is this consumer's turn, as far as it knows
+	wakes     int
+	cancelled int
+}
+
+func (o *fakeOwner) Wake() {
+	o.mu.Lock()
+	o.told = true
+	o.wakes++
+	o.mu.Unlock()
+}
+
+func (o *fakeOwner) Cancelled() {
+	o.mu.Lock()
+	o.cancelled++
+	o.mu.Unlock()
+}
+
+func (o *fakeOwner) setTold(told bool) {
+	o.mu.Lock()
+	o.told = told
+	o.mu.Unlock()
+}
+
+func (o *fakeOwner) isTold() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.told
+}

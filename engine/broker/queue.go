@@ -1,0 +1,438 @@
+package broker
+
+import (
+	"sync"
+
+	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+// ConsumerOwner is told about its consumers' queues. It is called without
+// locks, from any goroutine, and must only note the fact and post to its loop.
+type ConsumerOwner interface {
+	// Wake says that messages are ready and it is this consumer's turn to Take.
+	Wake()
+	// Cancelled says that the queue is gone.
+	Cancelled()
+}
+
+// Consumer is a subscription to one queue.
+type Consumer struct {
+	Queue     *Queue
+	Owner     ConsumerOwner
+	Tag       string
+	NoAck     bool
+	Exclusive bool
+
+	// Guarded by Queue.mu.
+	attached   bool
+	next, prev *Consumer // ring of consumers that can take messages
+	inRing     bool
+}
+
+// Run is a series of consecutive offsets taken from a queue.
+type Run struct {
+	First       uint64
+	Count       uint64
+	Redelivered bool
+}
+
+// Queue is a classic queue.
+type Queue struct {
+	Name       string
+	VHost      *VHost
+	Durable    bool
+	AutoDelete bool
+	Arguments  amqp.Table
+	// Owner is the connection an exclusive queue belongs to; nil otherwise.
+	Owner any
+	ID    uint64
+
+	log *segstore.Log
+
+	mu        sync.Mutex
+	deleted   bool
+	cursor    uint64
+	end       uint64 // the log's next offset
+	returned  rangeSet
+	unacked   uint64
+	consumers []*Consumer
+	hadOne    bool      // a consumer was attached once (auto-delete)
+	ring      *Consumer // next to take; nil when the ring is empty
+	ringLen   int
+	woken     *Consumer // holder of the token
+	pace      pace
+
+	// bound counts this queue's bindings by source exchange. Guarded by VHost.mu.
+	bound map[*Exchange]int
+}
+
+// Limits of how many messages one Take may give (see quantum).
+const (
+	takeMax      = 4096
+	takeShareMax = 256
+	// fairBelow: with at most this many ready messages per consumer in the ring
+	// they are dealt out one by one.
+	fairBelow = 16
+)
+
+// Log returns the queue's log.
+func (q *Queue) Log() *segstore.Log { return q.log }
+
+// Exclusive says whether the queue belongs to a connection.
+func (q *Queue) Exclusive() bool { return q.Owner != nil }
+
+// recover places the cursor after reopening the log: what may have been
+// delivered before is ready again, flagged redelivered.
+func (q *Queue) recover() {
+	q.end = q.log.Next()
+	q.cursor = min(max(q.log.Cursor(), q.log.Low()), q.end)
+	// Whatever lies before a settled offset had been delivered too.
+	for from := q.log.Low(); from < q.end; {
+		first, count := q.log.NextUnsettled(from, q.end-from)
+		if count == 0 {
+			q.cursor = q.end
+			break
+		}
+		if first+count == q.end {
+			q.cursor = max(q.cursor, first)
+			break
+		}
+		from = first + count
+	}
+	for from := q.log.Low(); from < q.cursor; {
+		first, count := q.log.NextUnsettled(from, q.cursor-from)
+		if count == 0 || first >= q.cursor {
+			break
+		}
+		count = min(count, q.cursor-first)
+		q.returned.Add(first, count)
+		from = first + count
+	}
+}
+
+// Publish appends a batch and returns the offset after its last record, and
+// whether the queue's consumers are behind (see HoldBack). now is in Unix
+// milliseconds. It fails when the queue's log is fenced.
+func (q *Queue) Publish(b *segstore.Batch, now int64) (end uint64, behind bool, err error) {
+	q.mu.Lock()
+	if q.deleted {
+		q.mu.Unlock()
+		return 0, false, nil
+	}
+	base, err := q.log.Append(b)
+	if err != nil {
+		q.mu.Unlock()
+		return 0, false, err
+	}
+	q.end = base + uint64(b.Count())
+	q.pace.published(b)
+	wake := q.grantToken()
+	end, behind = q.end, q.behind(behindBytes, now)
+	q.mu.Unlock()
+	tell(wake, nil)
+	return end, behind, nil
+}
+
+// tell does, after unlocking, what was decided under the lock.
+func tell(wake *Consumer, relieved []Publisher) {
+	if wake != nil {
+		wake.Owner.Wake()
+	}
+	for _, p := range relieved {
+		p.Relieved()
+	}
+}
+
+func (q *Queue) ready() uint64 { return q.returned.Len() + q.end - q.cursor }
+
+// grantToken gives the token to the consumer whose turn it is, if it is free
+// and there is something to take; the caller wakes it after unlocking.
+func (q *Queue) grantToken() *Consumer {
+	if q.woken != nil || q.ring == nil || q.ready() == 0 {
+		return nil
+	}
+	q.woken = q.ring
+	return q.woken
+}
+
+// quantum bounds one turn. A lone consumer takes what it can; several share:
+// message by message while there are few, in longer runs when there are many,
+// so that a backlog is not paid for by one wake-up per message.
+func (q *Queue) quantum(ready uint64) uint64 {
+	if q.ringLen <= 1 {
+		return takeMax
+	}
+	n := uint64(q.ringLen)
+	if ready <= fairBelow*n {
+		return 1
+	}
+	return min(ready/(4*n), takeShareMax)
+}
+
+// Take gives c up to limit consecutive ready offsets, if it is c's turn. The
+// count is 0 when there is nothing for it now: it stays in the ring and will
+// be woken. more says that c may Take again at once. now is in Unix
+// milliseconds.
+func (q *Queue) Take(c *Consumer, limit uint64, now int64) (run Run, more bool) {
+	q.mu.Lock()
+	if q.deleted || !c.inRing || limit == 0 || (q.woken != c && q.ringLen > 1) {
+		q.mu.Unlock()
+		return Run{}, false
+	}
+	ready := q.ready()
+	run = q.take(min(limit, q.quantum(ready)))
+	q.pace.took(run.Count, now)
+	q.ring = c.next
+	q.woken = nil
+	wake, relieved := q.grantToken(), q.relieved(now)
+	q.mu.Unlock()
+	if wake == c {
+		wake, more = nil, true
+	}
+	tell(wake, relieved)
+	return run, more
+}
+
+func (q *Queue) take(limit uint64) Run {
+	var run Run
+	if q.returned.Len() > 0 {
+		run.First, run.Count = q.returned.PopFront(limit)
+		run.Redelivered = true
+	} else if n := min(limit, q.end-q.cursor); n > 0 {
+		run.First, run.Count = q.cursor, n
+		q.cursor += n
+		q.log.SetCursor(q.cursor)
+	}
+	q.unacked += run.Count
+	return run
+}
+
+// Get takes one message for basic.get; remaining counts those still ready.
+func (q *Queue) Get() (run Run, remaining uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.deleted {
+		return Run{}, 0
+	}
+	run = q.take(1)
+	return run, q.ready()
+}
+
+// Settle ends the delivery of taken offsets: acked, dropped, or sent without
+// the need of an ack.
+func (q *Queue) Settle(first, count uint64) {
+	q.mu.Lock()
+	q.unacked -= count
+	deleted := q.deleted
+	q.mu.Unlock()
+	if !deleted {
+		q.log.Settle(first, count)
+	}
+}
+
+// Return gives back what was taken but never sent. If nothing after it has been
+// taken it becomes ready as before, else it counts as redelivered.
+func (q *Queue) Return(run Run) {
+	q.mu.Lock()
+	if !q.deleted && !run.Redelivered && run.First+run.Count == q.cursor {
+		q.cursor = run.First
+		q.log.SetCursor(q.cursor)
+		q.unacked -= run.Count
+		wake := q.grantToken()
+		q.mu.Unlock()
+		if wake != nil {
+			wake.Owner.Wake()
+		}
+		return
+	}
+	q.mu.Unlock()
+	q.Requeue(run.First, run.Count)
+}
+
+// Requeue returns taken offsets to their original position, flagged as
+// redelivered from now on.
+func (q *Queue) Requeue(first, count uint64) {
+	q.mu.Lock()
+	q.unacked -= count
+	if q.deleted {
+		q.mu.Unlock()
+		return
+	}
+	q.returned.Add(first, count)
+	wake := q.grantToken()
+	q.mu.Unlock()
+	if wake != nil {
+		wake.Owner.Wake()
+	}
+}
+
+// Enter puts c into the ring: it has credit and room for messages. It returns
+// true when there is something to take and it is c's turn.
+func (q *Queue) Enter(c *Consumer) bool {
+	q.mu.Lock()
+	if q.deleted || !c.attached || c.inRing {
+		mine := q.woken == c
+		q.mu.Unlock()
+		return mine
+	}
+	c.inRing = true
+	q.ringLen++
+	if q.ring == nil {
+		c.next, c.prev = c, c
+		q.ring = c
+	} else {
+		last := q.ring.prev
+		c.next, c.prev = q.ring, last
+		last.next, q.ring.prev = c, c
+	}
+	wake := q.grantToken()
+	q.mu.Unlock()
+	if wake != nil && wake != c {
+		wake.Owner.Wake()
+	}
+	return wake == c
+}
+
+// Leave takes c out of the ring; the token passes on.
+func (q *Queue) Leave(c *Consumer) {
+	q.mu.Lock()
+	wake := q.leave(c)
+	relieved := q.relieved(q.pace.clock)
+	q.mu.Unlock()
+	tell(wake, relieved)
+}
+
+func (q *Queue) leave(c *Consumer) *Consumer {
+	if !c.inRing {
+		return nil
+	}
+	c.inRing = false
+	q.ringLen--
+	if c.next == c {
+		q.ring = nil
+	} else {
+		c.prev.next, c.next.prev = c.next, c.prev
+		if q.ring == c {
+			q.ring = c.next
+		}
+	}
+	c.next, c.prev = nil, nil
+	if q.woken == c {
+		q.woken = nil
+	}
+	return q.grantToken()
+}
+
+// DeliverableNow says whether some consumer would get a message published now
+// at once (the immediate flag of basic.publish).
+func (q *Queue) DeliverableNow() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.deleted && q.ring != nil && q.ready() == 0
+}
+
+// Purge drops the ready messages and returns how many there were.
+func (q *Queue) Purge() uint64 {
+	q.mu.Lock()
+	n := q.purge()
+	relieved := q.relieved(q.pace.clock)
+	q.mu.Unlock()
+	tell(nil, relieved)
+	return n
+}
+
+func (q *Queue) purge() uint64 {
+	if q.deleted {
+		return 0
+	}
+	n := q.ready()
+	for q.returned.Len() > 0 {
+		q.log.Settle(q.returned.PopFront(takeMax))
+	}
+	if q.end > q.cursor {
+		q.log.Settle(q.cursor, q.end-q.cursor)
+	}
+	q.cursor = q.end
+	q.log.SetCursor(q.cursor)
+	return n
+}
+
+// Counts is a snapshot of a queue's figures.
+type Counts struct {
+	Ready, Unacked uint64
+	Consumers      int
+}
+
+// Counts returns current figures.
+func (q *Queue) Counts() Counts {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return Counts{Ready: q.ready(), Unacked: q.unacked, Consumers: len(q.consumers)}
+}
+
+// Attach adds a consumer; it takes nothing before Enter. Errors: 403 when an
+// exclusive consumer is in the way, 404 when the queue has just been deleted.
+func (q *Queue) Attach(c *Consumer) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.deleted {
+		return q.VHost.noQueue(q.Name)
+	}
+	if len(q.consumers) > 0 && (c.Exclusive || q.consumers[0].Exclusive) {
+		return amqp.Errorf(amqp.CodeAccessRefused, 0, "queue '%s' in vhost '%s' in exclusive use", q.Name, q.VHost.Name)
+	}
+	q.consumers = append(q.consumers, c)
+	q.hadOne = true
+	c.attached = true
+	return nil
+}
+
+// Detach removes a consumer; an auto-delete queue goes with its last one.
+// What the consumer had taken is not touched: its channel settles or requeues.
+func (q *Queue) Detach(c *Consumer) {
+	q.mu.Lock()
+	if !c.attached {
+		q.mu.Unlock()
+		return
+	}
+	wake := q.leave(c)
+	c.attached = false
+	for i, other := range q.consumers {
+		if other == c {
+			q.consumers = append(q.consumers[:i], q.consumers[i+1:]...)
+			break
+		}
+	}
+	last := len(q.consumers) == 0
+	relieved := q.relieved(q.pace.clock)
+	q.mu.Unlock()
+	tell(wake, relieved)
+	if last && q.AutoDelete {
+		q.VHost.deleteUnused(q)
+	}
+}
+
+// markDeleted empties the queue for good and returns the consumers to tell.
+func (q *Queue) markDeleted() (ready uint64, consumers []*Consumer) {
+	q.mu.Lock()
+	if q.deleted {
+		q.mu.Unlock()
+		return 0, nil
+	}
+	ready = q.ready()
+	q.deleted = true
+	consumers = q.consumers
+	q.consumers = nil
+	for _, c := range consumers {
+		c.attached, c.inRing = false, false
+		c.next, c.prev = nil, nil
+	}
+	q.ring, q.woken, q.ringLen = nil, nil, 0
+	q.returned = rangeSet{}
+	q.cursor = q.end
+	relieved := q.relieved(q.pace.clock)
+	q.mu.Unlock()
+	tell(nil, relieved)
+	return ready, consumers
+}

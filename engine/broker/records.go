@@ -1,0 +1,226 @@
+package broker
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+// Definition records. A record in the file is
+//
+//	u32 length of kind and payload | u32 CRC-32C of them | u8 kind | payload
+//
+// little-endian; the payload is a series of fields: strings and tables as
+// uvarint length and bytes, numbers as uvarint, flags as one byte.
+const (
+	recExchangeDeclare byte = 1 // vhost, name, type, flags, arguments
+	recExchangeDelete  byte = 2 // vhost, name
+	recQueueDeclare    byte = 3 // vhost, name, log id, flags, arguments
+	recQueueDelete     byte = 4 // vhost, name, log id
+	recBind            byte = 5 // vhost, source, flags, destination, key, arguments
+	recUnbind          byte = 6 // likewise
+	recNextLogID       byte = 7 // number: ids below it have been used
+)
+
+const (
+	flagAutoDelete byte = 1 << iota
+	flagInternal
+	flagToExchange
+)
+
+type fields []byte
+
+func (f fields) str(s string) fields {
+	return append(binary.AppendUvarint(f, uint64(len(s))), s...)
+}
+
+func (f fields) num(n uint64) fields { return binary.AppendUvarint(f, n) }
+
+func flagIf(on bool, flag byte) byte {
+	if on {
+		return flag
+	}
+	return 0
+}
+
+func exchangeRecord(kind byte, vh *VHost, e *Exchange) []byte {
+	f := fields{kind}.str(vh.Name).str(e.Name)
+	if kind == recExchangeDelete {
+		return f
+	}
+	f = append(f.str(e.Type), flagIf(e.AutoDelete, flagAutoDelete)|flagIf(e.Internal, flagInternal))
+	return f.str(string(e.Arguments))
+}
+
+func queueRecord(kind byte, vh *VHost, q *Queue) []byte {
+	f := fields{kind}.str(vh.Name).str(q.Name).num(q.ID)
+	if kind == recQueueDelete {
+		return f
+	}
+	f = append(f, flagIf(q.AutoDelete, flagAutoDelete))
+	return f.str(string(q.Arguments))
+}
+
+func bindingRecord(kind byte, vh *VHost, b *Binding) []byte {
+	f := append(fields{kind}.str(vh.Name).str(b.Source), flagIf(b.ToExchange, flagToExchange))
+	destination := b.Queue
+	if b.ToExchange {
+		destination = b.Exchange
+	}
+	return f.str(destination).str(b.RoutingKey).str(string(b.Arguments))
+}
+
+var errRecord = errors.New("broker: definition record is malformed")
+
+// reader takes fields off a payload; the first error sticks.
+type reader struct {
+	rest []byte
+	err  error
+}
+
+func (r *reader) num() uint64 {
+	n, size := binary.Uvarint(r.rest)
+	if size <= 0 {
+		r.err, r.rest = errRecord, nil
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return n
+}
+
+func (r *reader) str() string {
+	n := r.num()
+	if n > uint64(len(r.rest)) {
+		r.err, r.rest = errRecord, nil
+		return ""
+	}
+	s := string(r.rest[:n])
+	r.rest = r.rest[n:]
+	return s
+}
+
+func (r *reader) flags() byte {
+	if len(r.rest) == 0 {
+		r.err = errRecord
+		return 0
+	}
+	b := r.rest[0]
+	r.rest = r.rest[1:]
+	return b
+}
+
+func (r *reader) table() amqp.Table {
+	t := amqp.Table(r.str())
+	if err := amqp.ValidateTable(t); err != nil {
+		r.err = errRecord
+	}
+	return t
+}
+
+// apply replays one record. Records that make no sense any more (a binding
+// whose queue is gone) are skipped: the record of a deletion implies them.
+func (b *Broker) apply(rec []byte) error {
+	kind, r := rec[0], &reader{rest: rec[1:]}
+	if kind == recNextLogID {
+		b.reserveLogID(r.num())
+		return r.err
+	}
+	vh := b.vhost(r.str())
+	switch kind {
+	case recExchangeDeclare:
+		d := ExchangeDeclare{Name: r.str(), Type: r.str(), Durable: true}
+		flags := r.flags()
+		d.AutoDelete, d.Internal, d.Arguments = flags&flagAutoDelete != 0, flags&flagInternal != 0, r.table()
+		if r.err == nil && newIndex(d.Type) == nil {
+			return fmt.Errorf("broker: exchange '%s' has the unknown type '%s'", d.Name, d.Type)
+		}
+		if r.err == nil && vh.exchanges[d.Name] == nil {
+			vh.addExchange(d)
+		}
+	case recExchangeDelete:
+		if e := vh.exchanges[r.str()]; r.err == nil && e != nil {
+			vh.dropExchange(e)
+		}
+	case recQueueDeclare:
+		d := QueueDeclare{Name: r.str(), Durable: true}
+		id := r.num()
+		d.AutoDelete, d.Arguments = r.flags()&flagAutoDelete != 0, r.table()
+		if r.err == nil && vh.queues[d.Name] == nil {
+			b.reserveLogID(id + 1)
+			// The log is opened when it is known that the queue still exists.
+			vh.queues[d.Name] = &Queue{Name: d.Name, VHost: vh, Durable: true, AutoDelete: d.AutoDelete, Arguments: d.Arguments, ID: id}
+		}
+	case recQueueDelete:
+		if q := vh.queues[r.str()]; r.err == nil && q != nil {
+			delete(vh.queues, q.Name)
+			for source := range q.bound {
+				vh.unbindAll(source, Dest{Queue: q})
+			}
+		}
+	case recBind, recUnbind:
+		bd := Binding{Source: r.str(), ToExchange: r.flags()&flagToExchange != 0}
+		if destination := r.str(); bd.ToExchange {
+			bd.Exchange = destination
+		} else {
+			bd.Queue = destination
+		}
+		bd.RoutingKey, bd.Arguments = r.str(), r.table()
+		if r.err != nil {
+			return r.err
+		}
+		source, d, err := vh.ends(&bd, nil)
+		switch {
+		case err != nil: // skipped, see above
+		case kind == recBind:
+			vh.bind(source, d, &bd)
+		default:
+			vh.unbind(source, d, &bd)
+		}
+	default:
+		return fmt.Errorf("broker: definition record of unknown kind %d: written by a newer version?", kind)
+	}
+	return r.err
+}
+
+// snapshot is the shortest series of records that leads to the present state.
+func (vh *VHost) snapshot(emit func(rec []byte)) {
+	for _, e := range vh.exchanges {
+		if e.Durable && !isPredeclared(e.Name) {
+			emit(exchangeRecord(recExchangeDeclare, vh, e))
+		}
+	}
+	for _, q := range vh.queues {
+		if q.Durable && q.Owner == nil {
+			emit(queueRecord(recQueueDeclare, vh, q))
+		}
+	}
+	for _, e := range vh.exchanges {
+		if !e.Durable {
+			continue
+		}
+		for b := range e.index.All() {
+			if !b.Destination.durable() {
+				continue
+			}
+			bd := Binding{Source: e.Name, RoutingKey: b.RoutingKey, Arguments: b.Arguments}
+			if q := b.Destination.Queue; q != nil {
+				bd.Queue = q.Name
+			} else {
+				bd.Exchange, bd.ToExchange = b.Destination.Exchange.Name, true
+			}
+			emit(bindingRecord(recBind, vh, &bd))
+		}
+	}
+}
+
+// isPredeclared says whether an exchange is one of those every vhost has.
+func isPredeclared(name string) bool {
+	for _, p := range predeclared {
+		if p.name == name {
+			return true
+		}
+	}
+	return false
+}

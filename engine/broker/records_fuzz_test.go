@@ -1,0 +1,161 @@
+package broker
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/basaltmq/basaltmq/segstore/disk"
+)
+
+// FuzzRecords replays arbitrary definition records (each behind its length in
+// one byte). Whatever they say, replaying ends in a state whose snapshot leads
+// to the same state, or in an error.
+func FuzzRecords(f *testing.F) {
+	vh := &VHost{Name: "/"}
+	records := [][]byte{
+		exchangeRecord(recExchangeDeclare, vh, &Exchange{Name: "e", Type: "topic", AutoDelete: true}),
+		exchangeRecord(recExchangeDeclare, vh, &Exchange{Name: "f", Type: "headers", Internal: true}),
+		queueRecord(recQueueDeclare, vh, &Queue{Name: "q", ID: 300, Arguments: intArgument("n", 1)}),
+		bindingRecord(recBind, vh, &Binding{Source: "e", Queue: "q", RoutingKey: "k.#"}),
+		bindingRecord(recBind, vh, &Binding{Source: "e", Exchange: "f", ToExchange: true, RoutingKey: "k"}),
+		bindingRecord(recBind, vh, &Binding{Source: "f", Queue: "q", Arguments: stringArgument("x-match", "any")}),
+		fields{recNextLogID}.num(1000),
+		queueRecord(recQueueDeclare, vh, &Queue{Name: "q", ID: 301}),
+		bindingRecord(recUnbind, vh, &Binding{Source: "e", Queue: "q", RoutingKey: "k.#"}),
+		exchangeRecord(recExchangeDelete, vh, &Exchange{Name: "f"}),
+		queueRecord(recQueueDelete, vh, &Queue{Name: "q", ID: 300}),
+	}
+	var all []byte
+	for _, rec := range records {
+		one := append([]byte{byte(len(rec))}, rec...)
+		f.Add(one)
+		all = append(all, one...)
+		f.Add(slices.Clone(all))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b := emptyBroker()
+		for len(data) > 1 {
+			n := min(1+int(data[0]), len(data))
+			if rec := data[1:n]; len(rec) > 0 {
+				if err := b.apply(rec); err != nil {
+					return
+				}
+			}
+			data = data[n:]
+		}
+		again := emptyBroker()
+		for name, vh := range b.vhosts {
+			checkBookkeeping(t, vh)
+			again.vhost(name) // one without contents leaves no record
+			vh.snapshot(func(rec []byte) {
+				if err := again.apply(rec); err != nil {
+					t.Fatalf("the snapshot is not readable: %v", err)
+				}
+			})
+		}
+		for name, vh := range b.vhosts {
+			got, want := dump(again.vhosts[name]), dump(vh)
+			if !slices.Equal(got, want) {
+				t.Fatalf("the snapshot leads to\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+			}
+		}
+	})
+}
+
+// emptyBroker is one that can replay records, and nothing else.
+func emptyBroker() *Broker {
+	b := &Broker{logger: slog.New(slog.DiscardHandler), vhosts: map[string]*VHost{}}
+	b.vhost(DefaultVHost)
+	return b
+}
+
+// FuzzDefinitionsFile opens arbitrary bytes as a definitions file: it is
+// refused, or read, and then appending to it and reading it again works.
+func FuzzDefinitionsFile(f *testing.F) {
+	vh := &VHost{Name: "/"}
+	file := []byte(definitionsMagic)
+	f.Add(slices.Clone(file))
+	file = appendRecord(file, exchangeRecord(recExchangeDeclare, vh, &Exchange{Name: "e", Type: "topic"}))
+	f.Add(slices.Clone(file))
+	file = appendRecord(file, queueRecord(recQueueDeclare, vh, &Queue{Name: "q", ID: 3}))
+	file = appendRecord(file, bindingRecord(recBind, vh, &Binding{Source: "e", Queue: "q"}))
+	f.Add(slices.Clone(file))
+	f.Add(file[:len(file)-3])
+	f.Add(append(slices.Clone(file), make([]byte, 30)...))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d := &memoryDisk{files: map[string][]byte{definitionsName: data}}
+		count := func(n *int) func([]byte) error {
+			return func([]byte) error { *n++; return nil }
+		}
+		records, again := 0, 0
+		defs, err := openDefinitions(d, true, slog.New(slog.DiscardHandler), func() {}, count(&records))
+		if err != nil {
+			return
+		}
+		defs.Append([]byte{recNextLogID, 1})
+		if err := defs.close(); err != nil {
+			t.Fatal(err)
+		}
+		defs, err = openDefinitions(d, true, slog.New(slog.DiscardHandler), func() {}, count(&again))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again != records+1 {
+			t.Fatalf("%d records, then one more, then %d", records, again)
+		}
+		_ = defs.close()
+	})
+}
+
+// memoryDisk is as much of a Disk as the definitions file needs.
+type memoryDisk struct {
+	disk.Disk
+	files map[string][]byte
+}
+
+type memoryFile struct {
+	d    *memoryDisk
+	name string
+}
+
+func (f memoryFile) Name() string         { return f.name }
+func (f memoryFile) Size() (int64, error) { return int64(len(f.d.files[f.name])), nil }
+func (f memoryFile) Close() error         { return nil }
+
+func (d *memoryDisk) Open(path string, _ disk.Flag) (disk.File, error) {
+	d.files[path] = append([]byte(nil), d.files[path]...)
+	return memoryFile{d, path}, nil
+}
+
+func (d *memoryDisk) Remove(path string) error {
+	delete(d.files, path)
+	return nil
+}
+
+func (d *memoryDisk) SyncDir(string) error { return nil }
+
+func (d *memoryDisk) Submit(ops []*disk.Op) {
+	for _, op := range ops {
+		name := op.File.Name()
+		data := d.files[name]
+		switch op.Kind {
+		case disk.Write:
+			if end := int(op.Pos) + len(op.Buf); end > len(data) {
+				data = append(data, make([]byte, end-len(data))...)
+			}
+			copy(data[op.Pos:], op.Buf)
+			d.files[name] = data
+		case disk.Read:
+			op.N = copy(op.Buf, data[op.Pos:])
+		case disk.Truncate:
+			d.files[name] = data[:op.Pos]
+		case disk.Sync:
+		default:
+			op.Err = errors.ErrUnsupported
+		}
+		op.Done(op)
+	}
+}

@@ -1,0 +1,455 @@
+package broker
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"strings"
+
+	"github.com/basaltmq/basaltmq/engine/broker/routing"
+	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+// This file holds the changes of a vhost's topology. Each returns the sequence
+// number of its definition record, 0 when nothing needed recording: the answer
+// to the client must wait until Definitions.Durable has reached it. What is
+// done already (by another client perhaps, a moment ago) waits for all records
+// so far: it rests on one of them.
+
+// ExchangeDeclare is what exchange.declare asks for.
+type ExchangeDeclare struct {
+	Name                                   string
+	Type                                   string
+	Passive, Durable, AutoDelete, Internal bool
+	Arguments                              amqp.Table
+}
+
+// DeclareExchange creates an exchange or checks that the existing one is
+// equivalent. Errors: 403 reserved name, 404 passive, 406 inequivalent, 503
+// unknown type.
+func (vh *VHost) DeclareExchange(d ExchangeDeclare) (seq uint64, err error) {
+	vh.mu.Lock()
+	defer vh.mu.Unlock()
+	if d.Name == "" {
+		return 0, amqp.Errorf(amqp.CodeAccessRefused, 0, "operation not permitted on the default exchange")
+	}
+	e := vh.exchanges[d.Name]
+	if d.Passive {
+		if e == nil {
+			return 0, vh.noExchange(d.Name)
+		}
+		return 0, nil
+	}
+	if d.Type == "" {
+		return 0, amqp.Errorf(amqp.CodeCommandInvalid, 0, "invalid exchange type ''")
+	}
+	if newIndex(d.Type) == nil {
+		return 0, amqp.Errorf(amqp.CodeCommandInvalid, 0, "unknown exchange type '%s'", d.Type)
+	}
+	if e != nil {
+		if e.Durable {
+			seq = vh.broker.pendingSeq()
+		}
+		return seq, vh.sameExchange(e, &d)
+	}
+	if strings.HasPrefix(d.Name, "amq.") {
+		return 0, amqp.Errorf(amqp.CodeAccessRefused, 0, "exchange name '%s' contains reserved prefix 'amq.*'", d.Name)
+	}
+	e = vh.addExchange(d)
+	vh.warnIgnored("exchange", d.Name, ignoredArguments(exchangeArguments, d.Arguments))
+	if e.Durable {
+		seq = vh.broker.record(exchangeRecord(recExchangeDeclare, vh, e))
+	}
+	return seq, nil
+}
+
+func (vh *VHost) addExchange(d ExchangeDeclare) *Exchange {
+	e := &Exchange{
+		Name: d.Name, Type: d.Type, Durable: d.Durable, AutoDelete: d.AutoDelete, Internal: d.Internal,
+		Arguments: append(amqp.Table(nil), d.Arguments...), index: newIndex(d.Type),
+	}
+	vh.exchanges[d.Name] = e
+	vh.version.Add(1)
+	return e
+}
+
+func (vh *VHost) sameExchange(e *Exchange, d *ExchangeDeclare) error {
+	where := "exchange '" + e.Name + "' in vhost '" + vh.Name + "'"
+	switch {
+	case e.Type != d.Type:
+		return inequivalent("type", where, d.Type, e.Type)
+	case e.Durable != d.Durable:
+		return inequivalentBool("durable", where, d.Durable, e.Durable)
+	case e.AutoDelete != d.AutoDelete:
+		return inequivalentBool("auto_delete", where, d.AutoDelete, e.AutoDelete)
+	case e.Internal != d.Internal:
+		return inequivalentBool("internal", where, d.Internal, e.Internal)
+	}
+	return sameArguments(where, exchangeArguments, e.Arguments, d.Arguments)
+}
+
+// DeleteExchange removes an exchange and its bindings; a missing one is no
+// error (RabbitMQ since 3.2). Errors: 403 predeclared, 406 in use.
+func (vh *VHost) DeleteExchange(name string, ifUnused bool) (seq uint64, err error) {
+	vh.mu.Lock()
+	defer vh.mu.Unlock()
+	if name == "" {
+		return 0, amqp.Errorf(amqp.CodeAccessRefused, 0, "operation not permitted on the default exchange")
+	}
+	if strings.HasPrefix(name, "amq.") {
+		return 0, amqp.Errorf(amqp.CodeAccessRefused, 0, "deletion of system exchange '%s' in vhost '%s' not allowed", name, vh.Name)
+	}
+	e := vh.exchanges[name]
+	if e == nil {
+		return vh.broker.pendingSeq(), nil
+	}
+	if ifUnused && e.index.Len() > 0 {
+		return 0, amqp.Errorf(amqp.CodePreconditionFailed, 0, "exchange '%s' in vhost '%s' in use", name, vh.Name)
+	}
+	return vh.dropExchange(e), nil
+}
+
+// dropExchange removes e, the bindings from it and those to it; auto-delete
+// exchanges that lose their last binding by that go too.
+func (vh *VHost) dropExchange(e *Exchange) (seq uint64) {
+	if e.deleted {
+		return 0
+	}
+	e.deleted = true
+	delete(vh.exchanges, e.Name)
+	vh.version.Add(1)
+	for b := range e.index.All() {
+		if q := b.Destination.Queue; q != nil {
+			delete(q.bound, e)
+		} else {
+			delete(b.Destination.Exchange.incoming, e)
+		}
+	}
+	if e.Durable {
+		seq = vh.broker.record(exchangeRecord(recExchangeDelete, vh, e))
+	}
+	for source := range e.incoming {
+		seq = max(seq, vh.unbindAll(source, Dest{Exchange: e}))
+	}
+	return seq
+}
+
+// unbindAll removes the bindings from source to d, without records: the
+// record of the deletion of d implies them.
+func (vh *VHost) unbindAll(source *Exchange, d Dest) (seq uint64) {
+	removed := source.index.UnbindDestination(d)
+	left := source.index.Len()
+	if d.Exchange != nil {
+		source.outgoing -= len(removed)
+	}
+	if len(removed) > 0 && left == 0 && source.AutoDelete && !vh.broker.replaying() {
+		return vh.dropExchange(source)
+	}
+	return 0
+}
+
+// QueueDeclare is what queue.declare asks for.
+type QueueDeclare struct {
+	Name                        string // empty: the server names it
+	Passive, Durable, Exclusive bool
+	AutoDelete                  bool
+	Arguments                   amqp.Table
+}
+
+// DeclareQueue creates a queue for the connection owner or checks that the
+// existing one is equivalent. Errors: 403 reserved name, 404 passive, 405
+// exclusive to another connection, 406 inequivalent.
+func (vh *VHost) DeclareQueue(d QueueDeclare, owner any) (q *Queue, created bool, seq uint64, err error) {
+	vh.mu.Lock()
+	defer vh.mu.Unlock()
+	if d.Passive || d.Name != "" {
+		q = vh.queues[d.Name]
+	}
+	if d.Passive {
+		q, err = vh.usable(q, d.Name, owner)
+		return q, false, 0, err
+	}
+	if q != nil {
+		if q.Durable {
+			seq = vh.broker.pendingSeq()
+		}
+		return q, false, seq, vh.sameQueue(q, &d, owner)
+	}
+	if strings.HasPrefix(d.Name, "amq.") {
+		return nil, false, 0, amqp.Errorf(amqp.CodeAccessRefused, 0, "queue name '%s' contains reserved prefix 'amq.*'", d.Name)
+	}
+	if d.Name == "" {
+		d.Name = GeneratedName("amq.gen-")
+	}
+	if q, err = vh.addQueue(d, owner, vh.broker.newLogID()); err != nil {
+		return nil, false, 0, err
+	}
+	vh.warnIgnored("queue", d.Name, ignoredArguments(queueArguments, d.Arguments))
+	if q.Durable && q.Owner == nil {
+		seq = vh.broker.record(queueRecord(recQueueDeclare, vh, q))
+	}
+	return q, true, seq, nil
+}
+
+func (vh *VHost) warnIgnored(what, name string, arguments []string) {
+	if len(arguments) > 0 {
+		vh.broker.logger.Warn("declared with arguments that this version keeps but does not act upon",
+			what, name, "vhost", vh.Name, "arguments", strings.Join(arguments, " "))
+	}
+}
+
+func (vh *VHost) addQueue(d QueueDeclare, owner any, id uint64) (*Queue, error) {
+	q := &Queue{
+		Name: d.Name, VHost: vh, Durable: d.Durable, AutoDelete: d.AutoDelete, ID: id,
+		Arguments: append(amqp.Table(nil), d.Arguments...),
+	}
+	if d.Exclusive {
+		q.Owner = owner
+	}
+	log, err := vh.broker.store.OpenLog(id, segstore.LogOptions{Transient: !d.Durable || d.Exclusive})
+	if err != nil {
+		return nil, amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of queue '%s' in vhost '%s': %v", d.Name, vh.Name, err)
+	}
+	q.log = log
+	q.recover()
+	vh.queues[q.Name] = q
+	vh.version.Add(1)
+	return q, nil
+}
+
+func (vh *VHost) sameQueue(q *Queue, d *QueueDeclare, owner any) error {
+	if q.Owner != nil && q.Owner != owner || d.Exclusive != q.Exclusive() {
+		return vh.locked(q.Name)
+	}
+	where := "queue '" + q.Name + "' in vhost '" + vh.Name + "'"
+	switch {
+	case q.Durable != d.Durable:
+		return inequivalentBool("durable", where, d.Durable, q.Durable)
+	case q.AutoDelete != d.AutoDelete:
+		return inequivalentBool("auto_delete", where, d.AutoDelete, q.AutoDelete)
+	}
+	return sameArguments(where, queueArguments, q.Arguments, d.Arguments)
+}
+
+// DeleteQueue removes a queue; messages counts the ready ones that went with
+// it. A missing queue is no error (RabbitMQ since 3.2). Errors: 405, 406.
+func (vh *VHost) DeleteQueue(name []byte, ifUnused, ifEmpty bool, owner any) (messages, seq uint64, err error) {
+	vh.mu.Lock()
+	q := vh.queues[string(name)]
+	if q == nil {
+		vh.mu.Unlock()
+		return 0, vh.broker.pendingSeq(), nil
+	}
+	if _, err := vh.usable(q, q.Name, owner); err != nil {
+		vh.mu.Unlock()
+		return 0, 0, err
+	}
+	counts := q.Counts()
+	switch {
+	case ifUnused && counts.Consumers > 0:
+		err = amqp.Errorf(amqp.CodePreconditionFailed, 0, "queue '%s' in vhost '%s' in use", q.Name, vh.Name)
+	case ifEmpty && counts.Ready > 0:
+		err = amqp.Errorf(amqp.CodePreconditionFailed, 0, "queue '%s' in vhost '%s' not empty", q.Name, vh.Name)
+	}
+	if err != nil {
+		vh.mu.Unlock()
+		return 0, 0, err
+	}
+	messages, consumers, seq := vh.dropQueue(q)
+	vh.mu.Unlock()
+	vh.finishDelete(q, consumers)
+	return messages, seq, nil
+}
+
+// dropQueue removes q, which must be there, from the name space; the caller
+// holds mu, and calls finishDelete after releasing it.
+func (vh *VHost) dropQueue(q *Queue) (ready uint64, consumers []*Consumer, seq uint64) {
+	delete(vh.queues, q.Name)
+	vh.version.Add(1)
+	ready, consumers = q.markDeleted()
+	if q.Durable && q.Owner == nil {
+		seq = vh.broker.record(queueRecord(recQueueDelete, vh, q))
+	}
+	for source := range q.bound {
+		seq = max(seq, vh.unbindAll(source, Dest{Queue: q}))
+	}
+	q.bound = nil
+	return ready, consumers, seq
+}
+
+func (vh *VHost) finishDelete(q *Queue, consumers []*Consumer) {
+	if err := q.log.Delete(); err != nil {
+		vh.broker.logger.Error("cannot delete the files of a queue", "queue", q.Name, "vhost", vh.Name, "err", err)
+	}
+	for _, c := range consumers {
+		c.Owner.Cancelled()
+	}
+}
+
+// removeIf removes q if it is still there and keep does not object.
+func (vh *VHost) removeIf(q *Queue, keep func() bool) {
+	vh.mu.Lock()
+	if vh.queues[q.Name] != q || keep() {
+		vh.mu.Unlock()
+		return
+	}
+	_, consumers, _ := vh.dropQueue(q)
+	vh.mu.Unlock()
+	vh.finishDelete(q, consumers)
+}
+
+// remove deletes the exclusive queue of a connection that has ended.
+func (vh *VHost) remove(q *Queue) {
+	vh.removeIf(q, func() bool { return false })
+}
+
+// deleteUnused removes an auto-delete queue whose last consumer has gone,
+// unless another came meanwhile.
+func (vh *VHost) deleteUnused(q *Queue) {
+	vh.removeIf(q, func() bool { return q.Counts().Consumers > 0 })
+}
+
+// Binding is what queue.bind and exchange.bind ask for, and their opposites.
+type Binding struct {
+	Source     string
+	Queue      string // destination: one of the two
+	Exchange   string
+	ToExchange bool
+	RoutingKey string
+	Arguments  amqp.Table
+}
+
+// Bind adds a binding; an identical one stays single. Errors: 403 default
+// exchange, 404, 405, 406 for invalid arguments of a headers binding.
+func (vh *VHost) Bind(b Binding, owner any) (seq uint64, err error) {
+	vh.mu.Lock()
+	defer vh.mu.Unlock()
+	source, d, err := vh.ends(&b, owner)
+	if err != nil {
+		return 0, err
+	}
+	if source.Type == "headers" {
+		if err := routing.ValidateHeadersArguments(b.Arguments); err != nil {
+			return 0, err
+		}
+	}
+	if !vh.bind(source, d, &b) {
+		return vh.broker.pendingSeq(), nil
+	}
+	if source.Durable && d.durable() {
+		seq = vh.broker.record(bindingRecord(recBind, vh, &b))
+	}
+	return seq, nil
+}
+
+func (vh *VHost) bind(source *Exchange, d Dest, b *Binding) bool {
+	added := source.index.Bind(routing.Binding[Dest]{RoutingKey: b.RoutingKey, Arguments: append(amqp.Table(nil), b.Arguments...), Destination: d})
+	if !added {
+		return false
+	}
+	if d.Queue != nil {
+		if d.Queue.bound == nil {
+			d.Queue.bound = map[*Exchange]int{}
+		}
+		d.Queue.bound[source]++
+	} else {
+		if d.Exchange.incoming == nil {
+			d.Exchange.incoming = map[*Exchange]int{}
+		}
+		d.Exchange.incoming[source]++
+		source.outgoing++
+	}
+	vh.version.Add(1)
+	return true
+}
+
+// Unbind removes a binding; that it, or one of its ends, is missing is no error
+// (RabbitMQ since 3.2). Errors: 403 default exchange, 405 for an existing one.
+func (vh *VHost) Unbind(b Binding, owner any) (seq uint64, err error) {
+	vh.mu.Lock()
+	defer vh.mu.Unlock()
+	source, d, err := vh.ends(&b, owner)
+	if err != nil {
+		var e *amqp.Error
+		if errors.As(err, &e) && (e.Code == amqp.CodeNotFound || e.Code == amqp.CodeResourceLocked && !vh.bound(source, &b)) {
+			return vh.broker.pendingSeq(), nil
+		}
+		return 0, err
+	}
+	return vh.unbind(source, d, &b), nil
+}
+
+// bound says whether the binding b from source to a queue is there.
+func (vh *VHost) bound(source *Exchange, b *Binding) bool {
+	for _, other := range source.index.ForDestination(Dest{Queue: vh.queues[b.Queue]}) {
+		if other.RoutingKey == b.RoutingKey && amqp.TableEqual(other.Arguments, b.Arguments) {
+			return true
+		}
+	}
+	return false
+}
+
+func (vh *VHost) unbind(source *Exchange, d Dest, b *Binding) (seq uint64) {
+	removed := source.index.Unbind(routing.Binding[Dest]{RoutingKey: b.RoutingKey, Arguments: b.Arguments, Destination: d})
+	left := source.index.Len()
+	if !removed {
+		return vh.broker.pendingSeq()
+	}
+	counts := d.bindingCounts()
+	if counts[source]--; counts[source] == 0 {
+		delete(counts, source)
+	}
+	if d.Exchange != nil {
+		source.outgoing--
+	}
+	vh.version.Add(1)
+	if source.Durable && d.durable() {
+		seq = vh.broker.record(bindingRecord(recUnbind, vh, b))
+	}
+	if left == 0 && source.AutoDelete && !vh.broker.replaying() {
+		seq = max(seq, vh.dropExchange(source))
+	}
+	return seq
+}
+
+// ends finds both ends of a binding.
+func (vh *VHost) ends(b *Binding, owner any) (*Exchange, Dest, error) {
+	if b.Source == "" || b.ToExchange && b.Exchange == "" {
+		return nil, Dest{}, amqp.Errorf(amqp.CodeAccessRefused, 0, "operation not permitted on the default exchange")
+	}
+	source := vh.exchanges[b.Source]
+	if source == nil {
+		return nil, Dest{}, vh.noExchange(b.Source)
+	}
+	if b.ToExchange {
+		e := vh.exchanges[b.Exchange]
+		if e == nil {
+			return nil, Dest{}, vh.noExchange(b.Exchange)
+		}
+		return source, Dest{Exchange: e}, nil
+	}
+	q, err := vh.usable(vh.queues[b.Queue], b.Queue, owner)
+	return source, Dest{Queue: q}, err
+}
+
+func (d Dest) durable() bool {
+	if d.Queue != nil {
+		return d.Queue.Durable && d.Queue.Owner == nil
+	}
+	return d.Exchange.Durable
+}
+
+func (d Dest) bindingCounts() map[*Exchange]int {
+	if d.Queue != nil {
+		return d.Queue.bound
+	}
+	return d.Exchange.incoming
+}
+
+// GeneratedName returns prefix followed by 22 random characters.
+func GeneratedName(prefix string) string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	return prefix + base64.RawURLEncoding.EncodeToString(b[:])
+}
