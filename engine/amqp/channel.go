@@ -1,0 +1,250 @@
+package amqp
+
+import (
+	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+// channel is one AMQP channel.
+type channel struct {
+	conn    *conn
+	id      uint16
+	closing bool // channel.close sent: all but close and close-ok is discarded
+
+	lastQueue string // last queue declared, for methods with an empty queue name
+
+	pub publish
+
+	// Confirm mode.
+	confirm  bool
+	seq      uint64 // number of the last publish
+	acked    uint64 // last number told to the client
+	pending  []confirmation
+	enlisted bool // in conn.confirming
+
+	tx *transaction
+
+	deliveryTag uint64
+	unacked     unackedList
+	outstanding uint64 // unacked deliveries to consumers (not by basic.get)
+	prefetch    uint64 // for new consumers; 0 is unlimited
+	globalLimit uint64 // for all consumers of the channel; 0 is unlimited
+	consumers   map[string]*consumer
+}
+
+// channelMethod dispatches a method frame on a channel other than 0.
+func (c *conn) channelMethod(number uint16, id uint32, args, frame []byte) error {
+	if c.state != stateOpen {
+		if c.state == stateClosing {
+			return nil
+		}
+		return amqp.Errorf(amqp.CodeChannelError, id, "unexpected method %s on channel %d in connection state %s", amqp.MethodName(id), number, stateNames[c.state])
+	}
+	ch := c.channel(number)
+	if ch == nil {
+		return c.withoutChannel(number, id)
+	}
+	if ch.closing {
+		switch id {
+		case amqp.ChannelCloseOkID:
+			c.forget(ch)
+		case amqp.ChannelCloseID:
+			c.emitMethod(number, &amqp.ChannelCloseOk{})
+			c.forget(ch)
+		case amqp.ChannelOpenID:
+			return ch.method(id, args, frame) // 504
+		}
+		return nil
+	}
+	if ch.pub.state != pubIdle {
+		return amqp.Errorf(amqp.CodeUnexpectedFrame, amqp.BasicPublishID, "expected content header or body for basic.publish, got method %s instead", amqp.MethodName(id))
+	}
+	err := ch.method(id, args, frame)
+	if err == nil {
+		return nil
+	}
+	e := asError(err)
+	if e.MethodID == 0 {
+		e = &amqp.Error{Code: e.Code, Text: e.Text, MethodID: id}
+	}
+	if e.Hard() {
+		return e
+	}
+	ch.fail(e)
+	return nil
+}
+
+// channel finds an open channel; runs of frames on one channel cost no lookup.
+func (c *conn) channel(number uint16) *channel {
+	if c.current != nil && c.current.id == number {
+		return c.current
+	}
+	ch := c.channels[number]
+	if ch != nil {
+		c.current = ch
+	}
+	return ch
+}
+
+// withoutChannel handles a method on a channel that is not open.
+func (c *conn) withoutChannel(number uint16, id uint32) error {
+	switch id {
+	case amqp.ChannelOpenID:
+		if len(c.channels) >= int(c.channelMax) {
+			return amqp.Errorf(amqp.CodeNotAllowed, 0, "number of channels opened (%d) has reached the negotiated channel_max (%d)", len(c.channels), c.channelMax)
+		}
+		c.channels[number] = &channel{conn: c, id: number}
+		c.emitMethod(number, &amqp.ChannelOpenOk{})
+		return nil
+	case amqp.ChannelCloseOkID:
+		return nil // answers ours, which crossed with the client's channel.close
+	}
+	return amqp.Errorf(amqp.CodeChannelError, id, "expected 'channel.open' on channel %d, got %s", number, amqp.MethodName(id))
+}
+
+// forget removes a channel; its number may be opened again.
+func (c *conn) forget(ch *channel) {
+	delete(c.channels, ch.id)
+	if c.current == ch {
+		c.current = nil
+	}
+}
+
+// fail closes the channel with an error and gives back what it held.
+func (ch *channel) fail(e *amqp.Error) {
+	c := ch.conn
+	c.shard.srv.logger.Info("closing AMQP channel", "peer", c.peer(), "channel", ch.id, "code", e.Code, "reason", e.Text)
+	c.commitBatch()
+	c.sendConfirms() // what was published before must not look lost
+	ch.abandon()
+	c.emitMethod(ch.id, &amqp.ChannelClose{ReplyCode: e.Code, ReplyText: []byte(e.Text), ClassID: uint16(e.MethodID >> 16), MethodID: uint16(e.MethodID)})
+	ch.closing = true
+}
+
+// abandon releases everything the channel holds.
+func (ch *channel) abandon() {
+	c := ch.conn
+	if c.fast == ch {
+		c.fast = nil
+	}
+	if c.bodyOf == ch {
+		c.bodyOf = nil // the rest of the body frame is skipped
+	}
+	if c.get.ch == ch {
+		c.get.drop()
+		c.stall &^= stallGet
+	}
+	ch.pub.reset()
+	for _, cs := range ch.consumers {
+		cs.detach()
+	}
+	ch.consumers = nil
+	ch.tx.rollback(ch)
+	ch.tx = nil
+	c.flushSettled()
+	ch.requeueAll()
+	ch.pending = nil
+}
+
+// method dispatches by class.
+func (ch *channel) method(id uint32, args, frame []byte) error {
+	switch uint16(id >> 16) {
+	case amqp.ClassBasic:
+		return ch.basic(id, args, frame)
+	case amqp.ClassQueue:
+		return ch.queue(id, args)
+	case amqp.ClassExchange:
+		return ch.exchange(id, args)
+	case amqp.ClassChannel:
+		return ch.class20(id, args)
+	case amqp.ClassConfirm:
+		return ch.confirmClass(id, args)
+	case amqp.ClassTx:
+		return ch.txClass(id)
+	case amqp.ClassAccess:
+		// Access tickets are gone since 0-9-1; old clients still ask.
+		if id == amqp.AccessRequestID {
+			ch.conn.emitMethod(ch.id, &amqp.AccessRequestOk{})
+			return nil
+		}
+	case amqp.ClassConnection:
+		return amqp.Errorf(amqp.CodeCommandInvalid, id, "method %s on channel %d", amqp.MethodName(id), ch.id)
+	}
+	return notImplemented(id)
+}
+
+func notImplemented(id uint32) error {
+	if name := amqp.MethodName(id); name != "unknown" {
+		return amqp.Errorf(amqp.CodeCommandInvalid, id, "%s is not for a server to receive", name)
+	}
+	return amqp.Errorf(amqp.CodeNotImplemented, id, "unknown method %d.%d", id>>16, id&0xffff)
+}
+
+// class20 is class channel: open (again: 504), flow, close.
+func (ch *channel) class20(id uint32, args []byte) error {
+	c := ch.conn
+	switch id {
+	case amqp.ChannelOpenID:
+		return amqp.Errorf(amqp.CodeChannelError, id, "second 'channel.open' seen on channel %d", ch.id)
+	case amqp.ChannelFlowID:
+		var m amqp.ChannelFlow
+		if err := m.Decode(args); err != nil {
+			return err
+		}
+		if !m.Active {
+			// As RabbitMQ since 2.0: clients limit themselves by basic.qos, and
+			// their test suites expect this answer.
+			return amqp.Errorf(amqp.CodeNotImplemented, 0, "active=false")
+		}
+		c.emitMethod(ch.id, &amqp.ChannelFlowOk{Active: true})
+		return nil
+	case amqp.ChannelCloseID:
+		var m amqp.ChannelClose
+		if err := m.Decode(args); err != nil {
+			return err
+		}
+		c.commitBatch()
+		c.sendConfirms()
+		ch.abandon()
+		c.forget(ch)
+		c.emitMethod(ch.id, &amqp.ChannelCloseOk{})
+		return nil
+	case amqp.ChannelCloseOkID:
+		return nil
+	}
+	return notImplemented(id)
+}
+
+// resolveQueue finds the queue a method names; an empty name means the last
+// one declared on the channel (specification of queue.bind and others).
+func (ch *channel) resolveQueue(name []byte) (*broker.Queue, error) {
+	n, err := ch.queueName(name)
+	if err != nil {
+		return nil, err
+	}
+	return ch.conn.vhost.Queue(n, ch.conn)
+}
+
+func (ch *channel) queueName(name []byte) ([]byte, error) {
+	if len(name) > 0 {
+		return name, nil
+	}
+	if ch.lastQueue == "" {
+		return nil, amqp.Errorf(amqp.CodeNotFound, 0, "no previously declared queue")
+	}
+	return []byte(ch.lastQueue), nil
+}
+
+// recorded keeps the connection's output back until a definition record is
+// durable (invariant 3).
+func (ch *channel) recorded(seq uint64) error {
+	c := ch.conn
+	if seq == 0 {
+		return nil
+	}
+	if err := c.shard.srv.broker.Definitions().Err(); err != nil {
+		return amqp.Errorf(amqp.CodeInternalError, 0, "%v", err)
+	}
+	c.barrier = max(c.barrier, seq)
+	return nil
+}

@@ -1,0 +1,301 @@
+package amqp
+
+import (
+	"errors"
+
+	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+// basic handles class basic (60), but for the content of publishes.
+// Codes: 403 exclusive use, 404, 405, 406 unknown delivery tag, 530 consumer
+// tag in use, 540 what no broker does.
+func (ch *channel) basic(id uint32, args, frame []byte) error {
+	switch id {
+	case amqp.BasicPublishID:
+		return ch.basicPublish(args, frame)
+	case amqp.BasicAckID:
+		var m amqp.BasicAck
+		if err := m.Decode(args); err != nil {
+			return err
+		}
+		return ch.acknowledge(m.DeliveryTag, m.Multiple, settled)
+	case amqp.BasicNackID:
+		var m amqp.BasicNack
+		if err := m.Decode(args); err != nil {
+			return err
+		}
+		return ch.acknowledge(m.DeliveryTag, m.Multiple, rejected(m.Requeue))
+	case amqp.BasicRejectID:
+		var m amqp.BasicReject
+		if err := m.Decode(args); err != nil {
+			return err
+		}
+		return ch.acknowledge(m.DeliveryTag, false, rejected(m.Requeue))
+	case amqp.BasicConsumeID:
+		return ch.basicConsume(args)
+	case amqp.BasicCancelID:
+		return ch.basicCancel(args)
+	case amqp.BasicCancelOkID: // answers ours
+		return nil
+	case amqp.BasicGetID:
+		return ch.basicGet(args)
+	case amqp.BasicQosID:
+		return ch.basicQos(args)
+	case amqp.BasicRecoverID, amqp.BasicRecoverAsyncID:
+		return ch.basicRecover(id, args)
+	}
+	return notImplemented(id)
+}
+
+// verdict says what becomes of an acknowledged delivery.
+type verdict uint8
+
+const (
+	settled  verdict = iota // acked, or rejected for good
+	requeued                // back to the queue
+)
+
+func rejected(requeue bool) verdict {
+	if requeue {
+		return requeued
+	}
+	return settled
+}
+
+func (ch *channel) acknowledge(tag uint64, multiple bool, v verdict) error {
+	if ch.tx != nil {
+		return ch.tx.acknowledge(ch, tag, multiple, v)
+	}
+	ok := ch.unacked.take(tag, multiple, func(r unackedRun) { ch.conclude(r, v) })
+	if !ok {
+		return unknownTag(tag)
+	}
+	return nil
+}
+
+func unknownTag(tag uint64) error {
+	return amqp.Errorf(amqp.CodePreconditionFailed, 0, "unknown delivery tag %d", tag)
+}
+
+func (ch *channel) conclude(r unackedRun, v verdict) {
+	if v == requeued {
+		ch.requeue(r)
+	} else {
+		ch.conn.settle(r)
+	}
+	ch.released(r)
+}
+
+func (ch *channel) basicQos(args []byte) error {
+	var m amqp.BasicQos
+	if err := m.Decode(args); err != nil {
+		return err
+	}
+	if m.PrefetchSize != 0 {
+		return amqp.Errorf(amqp.CodeNotImplemented, 0, "prefetch_size!=0 (%d)", m.PrefetchSize)
+	}
+	// RabbitMQ's meaning: global=false is for consumers to come on this channel,
+	// each by itself; global=true is shared by all of them.
+	if m.Global {
+		ch.globalLimit = uint64(m.PrefetchCount)
+		for _, cs := range ch.consumers {
+			cs.reconsider()
+		}
+	} else {
+		ch.prefetch = uint64(m.PrefetchCount)
+	}
+	ch.conn.emitMethod(ch.id, &amqp.BasicQosOk{})
+	return nil
+}
+
+func (ch *channel) basicConsume(args []byte) error {
+	var m amqp.BasicConsume
+	if err := m.Decode(args); err != nil {
+		return err
+	}
+	q, err := ch.resolveQueue(m.Queue)
+	if err != nil {
+		return err
+	}
+	tag := string(m.ConsumerTag)
+	if tag == "" {
+		tag = broker.GeneratedName("amq.ctag-")
+	} else if ch.consumers[tag] != nil {
+		return amqp.Errorf(amqp.CodeNotAllowed, 0, "attempt to reuse consumer tag '%s'", tag)
+	}
+	if len(ch.consumers) >= consumersMax {
+		return amqp.Errorf(amqp.CodeResourceError, 0, "channel %d has reached its limit of %d consumers", ch.id, consumersMax)
+	}
+	cs := &consumer{ch: ch, prefetch: ch.prefetch}
+	cs.Consumer = broker.Consumer{Queue: q, Owner: cs, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive}
+	cs.number = -1
+	ch.conn.commitBatch()
+	if err := q.Attach(&cs.Consumer); err != nil {
+		return err
+	}
+	if ch.consumers == nil {
+		ch.consumers = map[string]*consumer{}
+	}
+	ch.consumers[tag] = cs
+	if !m.NoWait {
+		ch.conn.emitMethod(ch.id, &amqp.BasicConsumeOk{ConsumerTag: []byte(tag)})
+	}
+	ch.conn.serve(cs)
+	return nil
+}
+
+func (ch *channel) basicCancel(args []byte) error {
+	var m amqp.BasicCancel
+	if err := m.Decode(args); err != nil {
+		return err
+	}
+	if cs := ch.consumers[string(m.ConsumerTag)]; cs != nil {
+		delete(ch.consumers, cs.Tag)
+		cs.detach()
+		if cs.Queue.AutoDelete {
+			ch.conn.disownIfGone(cs.Queue)
+		}
+	}
+	if !m.NoWait {
+		ch.conn.emitMethod(ch.id, &amqp.BasicCancelOk{ConsumerTag: m.ConsumerTag})
+	}
+	return nil
+}
+
+func (ch *channel) basicRecover(id uint32, args []byte) error {
+	var m amqp.BasicRecover // recover-async has the same arguments
+	if err := m.Decode(args); err != nil {
+		return err
+	}
+	if !m.Requeue {
+		return amqp.Errorf(amqp.CodeNotImplemented, id, "requeue=false")
+	}
+	ch.conn.flushSettled()
+	ch.requeueAll()
+	if id == amqp.BasicRecoverID {
+		ch.conn.emitMethod(ch.id, &amqp.BasicRecoverOk{})
+	}
+	return nil
+}
+
+// pendingGet is a basic.get that waits for the disk; input is stalled.
+type pendingGet struct {
+	ch        *channel
+	queue     *broker.Queue
+	run       broker.Run
+	remaining uint64
+	noAck     bool
+	reader    *segstore.Reader
+}
+
+func (g *pendingGet) drop() {
+	if g.ch != nil {
+		if g.reader != nil {
+			g.reader.Close()
+		}
+		if g.run.Count > 0 {
+			g.queue.Return(g.run)
+		}
+		*g = pendingGet{}
+	}
+}
+
+func (ch *channel) basicGet(args []byte) error {
+	var m amqp.BasicGet
+	if err := m.Decode(args); err != nil {
+		return err
+	}
+	q, err := ch.resolveQueue(m.Queue)
+	if err != nil {
+		return err
+	}
+	c := ch.conn
+	c.commitBatch()
+	c.get = pendingGet{ch: ch, queue: q, noAck: m.NoAck}
+	return c.goOnGetting()
+}
+
+// goOnGetting answers the pending get, or notes that the disk is being read.
+func (c *conn) goOnGetting() error {
+	g := &c.get
+	for {
+		if g.run.Count == 0 {
+			g.run, g.remaining = g.queue.Get()
+			if g.run.Count == 0 {
+				c.emitMethod(g.ch.id, &amqp.BasicGetEmpty{})
+				g.drop()
+				return nil
+			}
+		}
+		if g.reader == nil {
+			g.reader = g.queue.Log().NewReader()
+		}
+		err := g.reader.Seek(g.run.First, func() { c.shard.loop.Post((*getRunner)(c)) })
+		var missing segstore.ErrMissing
+		switch {
+		case err == nil:
+			c.answerGet()
+			return nil
+		case errors.Is(err, segstore.ErrNotResident):
+			c.stall |= stallGet
+			return nil
+		case errors.As(err, &missing):
+			g.queue.Settle(g.run.First, 1)
+			g.run = broker.Run{}
+		default:
+			name := g.queue.Name
+			g.drop()
+			return amqp.Errorf(amqp.CodeInternalError, amqp.BasicGetID, "cannot read a message of queue '%s': %v", name, err)
+		}
+	}
+}
+
+func (c *conn) answerGet() {
+	g := &c.get
+	ch, run, reader := g.ch, g.run, g.reader
+	var record segstore.Record
+	reader.Next(&record)
+	t := reader.Template(record.Template)
+	ch.deliveryTag++
+	if g.noAck {
+		g.queue.Settle(run.First, 1)
+	} else {
+		ch.unacked.add(unackedRun{tag: ch.deliveryTag, count: 1, offset: run.First, queue: g.queue})
+	}
+	c.emitContent(ch.id, &amqp.BasicGetOk{
+		DeliveryTag: ch.deliveryTag, Redelivered: run.Redelivered, Exchange: t.Exchange,
+		RoutingKey: t.RoutingKey, MessageCount: uint32(min(g.remaining, 1<<32-1)),
+	}, t.Properties, record.Body, reader.Close)
+	c.get = pendingGet{}
+}
+
+// getRunner goes on with a get when the disk has been read.
+type getRunner conn
+
+// Run implements loop.Runner.
+func (r *getRunner) Run() {
+	c := (*conn)(r)
+	if c.dead || c.get.ch == nil {
+		return
+	}
+	c.stall &^= stallGet
+	if err := c.goOnGetting(); err != nil {
+		c.fail(err)
+	}
+	if c.stall&stallGet == 0 {
+		c.stall |= stallGet
+		c.resume(stallGet)
+	}
+	c.flush()
+}
+
+// disownIfGone forgets an exclusive queue that its last consumer took along.
+func (c *conn) disownIfGone(q *broker.Queue) {
+	if q.Owner == c {
+		if now, err := c.vhost.Queue([]byte(q.Name), c); err != nil || now != q {
+			c.disown(q.Name)
+		}
+	}
+}

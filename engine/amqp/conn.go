@@ -1,0 +1,494 @@
+package amqp
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/loop"
+	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/segstore/arena"
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+type connState uint8
+
+const (
+	stateHeader  connState = iota // protocol header expected
+	stateStart                    // start sent, start-ok expected
+	stateTune                     // tune sent, tune-ok expected
+	stateOpening                  // tuned, connection.open expected
+	stateOpen                     // running
+	stateClosing                  // close sent, close-ok expected; all else is discarded
+	stateClosed                   // close-ok sent: the socket closes when it is drained
+)
+
+// Reasons to stop processing input; bits of conn.stall.
+const (
+	stallOutput uint8 = 1 << iota // the peer does not read
+	stallGet                      // a basic.get waits for the disk
+	stallStore                    // the store has more unwritten data than it likes
+	stallQueue                    // a queue's consumers are behind
+)
+
+// conn is one AMQP connection.
+type conn struct {
+	shard *shard
+	sock  *loop.Conn
+	vhost *broker.VHost
+	id    uint64
+	state connState
+	stall uint8
+	dead  bool
+	// garbled: where frames begin in the input is not known any more.
+	garbled bool
+
+	frameMax   uint32 // negotiated; bounds both directions
+	channelMax uint16
+	user       string
+	name       string // client's connection_name, for logs
+	// Capabilities that the client announced.
+	closeOnErr   bool // authentication_failure_close
+	cancelNotify bool // consumer_cancel_notify
+
+	channels map[uint16]*channel
+	current  *channel // channel of the last frame
+	owned    []*broker.Queue
+
+	// Input.
+	carry    *arena.Buf // input not yet worked off
+	carryPos int
+	carryEnd int
+	bodyLeft uint32   // payload bytes still to come of the body frame being read
+	bodyOf   *channel // its channel; nil when the content is to be skipped
+	inBody   bool     // inside a body frame, its end octet included
+
+	// Fast path: see publish.go.
+	fast     *channel
+	template amqp.PublishTemplate
+	topology uint64 // vhost version under which routes were found
+
+	// Output: see output.go.
+	out      *arena.Buf
+	outLen   int
+	sending  *arena.Buf
+	held     []byte
+	big      content
+	barrier  uint64 // definitions sequence that must be durable before output leaves
+	promised []promise
+
+	waiting    bool
+	confirming []*channel
+
+	pacing pacing // see pace.go
+
+	// Consumers that may have something to send.
+	serveList []*consumer
+	serving   bool // the serve runner is deferred
+	serveRun  serveRunner
+
+	settleQueue *broker.Queue // acks being gathered
+	settleFirst uint64
+	settleCount uint64
+
+	get pendingGet
+
+	timer     loop.Timer // handshake, then heartbeats, then closing
+	heartbeat time.Duration
+	lastIn    time.Time
+	lastOut   time.Time
+}
+
+// promise is a log that must be durable up to an offset.
+type promise struct {
+	log    *segstore.Log
+	offset uint64
+}
+
+func newConn(sh *shard, sock *loop.Conn) *conn {
+	c := &conn{
+		shard: sh, sock: sock, id: sh.srv.nextConn.Add(1), frameMax: frameMaxDefault,
+		lastIn: sh.loop.Now(),
+	}
+	c.serveRun.conn = c
+	sh.conns[c] = struct{}{}
+	c.timer.Fire = (*connTimer)(c)
+	sh.loop.Arm(&c.timer, sh.srv.handshake)
+	return c
+}
+
+// peer names the connection in logs.
+func (c *conn) peer() string {
+	s := c.sock.Remote().String() + " -> " + c.sock.Local().String()
+	if c.name != "" {
+		s += " (" + c.name + ")"
+	}
+	return s
+}
+
+// Input implements loop.Handler.
+func (c *conn) Input(data []byte) {
+	c.lastIn = c.shard.loop.Now()
+	c.receive(data)
+	c.endOfInput()
+}
+
+// receive works data off behind what an earlier call left over.
+func (c *conn) receive(data []byte) {
+	for {
+		old := c.carryEnd - c.carryPos
+		if old == 0 {
+			n := c.process(data)
+			c.save(data[n:])
+			return
+		}
+		if c.stall != 0 {
+			c.save(data)
+			return
+		}
+		k := min(len(data), max(carryStep, old))
+		c.save(data[:k])
+		n := c.process(c.carry.Bytes()[c.carryPos:c.carryEnd])
+		if n >= old {
+			// The cut frame is complete; go on without copying.
+			c.dropCarry()
+			data = data[n-old:]
+			continue
+		}
+		c.carryPos += n
+		if data = data[k:]; len(data) == 0 {
+			return
+		}
+	}
+}
+
+// save appends to the carry buffer.
+func (c *conn) save(data []byte) {
+	if len(data) == 0 || c.state == stateClosed {
+		return
+	}
+	old := c.carryEnd - c.carryPos
+	if c.carry == nil || c.carryEnd+len(data) > c.carry.Len() {
+		grown := c.shard.pool.Get(old + len(data))
+		if c.carry != nil {
+			copy(grown.Bytes(), c.carry.Bytes()[c.carryPos:c.carryEnd])
+			c.carry.Release()
+		}
+		c.carry, c.carryPos, c.carryEnd = grown, 0, old
+	}
+	copy(c.carry.Bytes()[c.carryEnd:], data)
+	c.carryEnd += len(data)
+}
+
+func (c *conn) dropCarry() {
+	if c.carry != nil {
+		c.carry.Release()
+		c.carry = nil
+	}
+	c.carryPos, c.carryEnd = 0, 0
+}
+
+// resume goes on with saved input after a stall has ended.
+func (c *conn) resume(reason uint8) {
+	if c.stall&reason == 0 {
+		return
+	}
+	c.stall &^= reason
+	if c.stall != 0 || c.dead {
+		return
+	}
+	if n := c.carryEnd - c.carryPos; n > 0 {
+		buf, pos := c.carry, c.carryPos
+		c.carry, c.carryPos, c.carryEnd = nil, 0, 0
+		used := c.process(buf.Bytes()[pos : pos+n])
+		c.save(buf.Bytes()[pos+used : pos+n])
+		buf.Release()
+		c.endOfInput()
+	}
+	if c.stall == 0 {
+		c.sock.ResumeRead()
+	}
+}
+
+// endOfInput completes what one piece of input began.
+func (c *conn) endOfInput() {
+	c.commitBatch()
+	c.flushSettled()
+	c.sendConfirms()
+	c.holdBack()
+	c.pace()
+	if c.stall != 0 {
+		c.sock.PauseRead()
+	}
+	c.flush()
+}
+
+// holdBack stops reading from a publisher while the store has more unwritten
+// data than it likes.
+func (c *conn) holdBack() {
+	store := c.shard.srv.broker.Store()
+	if !store.Pressured() || c.state != stateOpen || !c.publishes() {
+		return
+	}
+	c.stall |= stallStore
+	c.shard.wait(c)
+	if !store.Pressured() { // relieved meanwhile
+		c.stall &^= stallStore
+	}
+}
+
+// publishes says whether this connection has published at all: only such are
+// held back when the store is under pressure.
+func (c *conn) publishes() bool {
+	for _, ch := range c.channels {
+		if ch.pub.used {
+			return true
+		}
+	}
+	return false
+}
+
+// process works off whole frames (and parts of body frames) and returns how
+// many bytes it used. It stops at the first incomplete frame or when stalled.
+func (c *conn) process(buf []byte) int {
+	pos := 0
+	if c.fast != nil && c.vhost.Version() != c.topology {
+		c.fast = nil
+	}
+	for c.stall == 0 && c.state != stateClosed {
+		if c.state == stateHeader {
+			n := c.protocolHeader(buf[pos:])
+			if n == 0 {
+				return pos
+			}
+			pos += n
+			continue
+		}
+		if c.inBody {
+			n := c.bodyPart(buf[pos:])
+			pos += n
+			if c.inBody {
+				return pos
+			}
+			continue
+		}
+		if c.fast != nil {
+			pos += c.fastPublishes(buf[pos:])
+		}
+		n, err := c.frame(buf[pos:])
+		if err != nil {
+			c.fail(err)
+			if c.garbled {
+				c.closeSocket() // close-ok could not be told from the rest
+			}
+		}
+		if n == 0 {
+			return pos
+		}
+		pos += n
+	}
+	if c.state == stateClosed {
+		return len(buf)
+	}
+	return pos
+}
+
+// frame handles one frame; 0 when it is incomplete. Of a body frame only the
+// header need be there.
+func (c *conn) frame(buf []byte) (int, error) {
+	typ, number, size, ok, err := amqp.ParseFrameHeader(buf, c.frameMax)
+	if err != nil {
+		c.garbled = true
+		return len(buf), err
+	}
+	if !ok {
+		return 0, nil
+	}
+	if typ == amqp.FrameBody {
+		return 7, c.bodyFrame(number, size)
+	}
+	f, n, err := amqp.ParseFrame(buf, c.frameMax)
+	if err != nil || n == 0 {
+		if err != nil {
+			c.garbled = true
+			n = len(buf)
+		}
+		return n, err
+	}
+	switch typ {
+	case amqp.FrameHeartbeat:
+		if number != 0 {
+			return n, amqp.Errorf(amqp.CodeUnexpectedFrame, 0, "heartbeat on channel %d", number)
+		}
+		if len(f.Payload) > 0 {
+			return n, amqp.Errorf(amqp.CodeFrameError, 0, "heartbeat with a payload of %d bytes", len(f.Payload))
+		}
+		return n, nil
+	case amqp.FrameHeader:
+		return n, c.headerFrame(number, f.Payload, buf[:n])
+	}
+	id, args, err := amqp.SplitMethod(f.Payload)
+	if err != nil {
+		return n, err
+	}
+	if number == 0 {
+		return n, c.method0(id, args)
+	}
+	return n, c.channelMethod(number, id, args, buf[:n])
+}
+
+// fail ends the connection with an error: connection.close with its code where
+// the protocol allows it, a closed socket elsewhere.
+func (c *conn) fail(err error) {
+	if c.state >= stateClosing {
+		return
+	}
+	e := asError(err)
+	c.shard.srv.logger.Warn("closing AMQP connection", "peer", c.peer(), "code", e.Code, "reason", e.Text)
+	if c.state == stateHeader {
+		c.closeSocket()
+		return
+	}
+	c.beginClose(e)
+}
+
+// asError gives any error an AMQP code.
+func asError(err error) *amqp.Error {
+	var e *amqp.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return amqp.Errorf(amqp.CodeInternalError, 0, "%v", err)
+}
+
+// beginClose sends connection.close and waits for close-ok.
+func (c *conn) beginClose(e *amqp.Error) {
+	c.abandonChannels()
+	c.emitMethod(0, &amqp.ConnectionClose{ReplyCode: e.Code, ReplyText: []byte(e.Text), ClassID: uint16(e.MethodID >> 16), MethodID: uint16(e.MethodID)})
+	c.state = stateClosing
+	c.shard.loop.Arm(&c.timer, closeTimeout)
+}
+
+// shutdown says good-bye to the client because the broker stops.
+func (c *conn) shutdown() {
+	switch {
+	case c.state >= stateClosing:
+	case c.state != stateOpen:
+		c.closeSocket()
+	default:
+		c.beginClose(amqp.Errorf(amqp.CodeConnectionForced, 0, "broker forced connection closure with reason 'shutdown'"))
+		c.flush()
+	}
+}
+
+// abandonChannels gives back everything the connection held: partial
+// publishes, taken messages, consumers, exclusive queues.
+func (c *conn) abandonChannels() {
+	c.commitBatch()
+	c.flushSettled()
+	c.fast = nil
+	c.bodyOf = nil // the rest of a body frame is passed over
+	c.dropBig()
+	c.get.drop()
+	c.stall &^= stallGet
+	for _, ch := range c.channels {
+		ch.abandon()
+	}
+	clear(c.channels)
+	c.current = nil
+	c.serveList = nil
+	c.confirming = nil
+	if c.vhost != nil {
+		c.vhost.DeleteOwned(c, c.owned)
+	}
+	c.owned = nil
+}
+
+// closeSocket closes once everything written so far has left.
+func (c *conn) closeSocket() {
+	c.state = stateClosed
+	c.dropCarry()
+	c.flush() // closes when nothing is left to send
+}
+
+// Closed implements loop.Handler.
+func (c *conn) Closed(err error) {
+	if c.state >= stateStart && c.state < stateClosing {
+		reason := "connection closed by the client without connection.close"
+		if !errors.Is(err, io.EOF) {
+			reason = err.Error()
+		}
+		c.shard.srv.logger.Info("AMQP connection lost", "peer", c.peer(), "reason", reason)
+	}
+	c.dead = true
+	c.sending = nil // released by the loop
+	c.abandonChannels()
+	c.state = stateClosed
+	c.barrier, c.promised = 0, nil
+	c.dropCarry()
+	if c.out != nil {
+		c.out.Release()
+		c.out = nil
+	}
+	c.held = nil
+	c.shard.loop.Disarm(&c.timer)
+	if q := c.pacing.queue; q != nil {
+		c.shard.loop.Disarm(&c.pacing.timer)
+		q.Forget(c)
+	}
+	delete(c.shard.conns, c)
+}
+
+// connTimer is the connection's one timer: what it is for depends on the state.
+type connTimer conn
+
+// Run implements loop.Runner.
+func (t *connTimer) Run() {
+	c := (*conn)(t)
+	switch {
+	case c.state < stateOpen:
+		c.shard.srv.logger.Warn("AMQP handshake not finished in time", "peer", c.peer(), "limit", c.shard.srv.handshake)
+		c.sock.Close()
+	case c.state >= stateClosing:
+		c.sock.Close()
+	default:
+		c.beat()
+	}
+}
+
+// beat sends a heartbeat when nothing else was sent lately, and gives the peer
+// up after two intervals of silence (specification 4.2.7).
+func (c *conn) beat() {
+	now := c.shard.loop.Now()
+	if silent := now.Sub(c.lastIn); silent > 2*c.heartbeat && !c.sock.Paused() {
+		c.shard.srv.logger.Warn("missed heartbeats from client", "peer", c.peer(), "timeout", c.heartbeat)
+		c.sock.Close()
+		return
+	}
+	if now.Sub(c.lastOut) >= c.heartbeat/2 && c.sending == nil {
+		c.emit(amqp.HeartbeatFrame)
+		c.flush()
+	}
+	c.shard.loop.Arm(&c.timer, c.heartbeat/2)
+}
+
+// committed is called after the store or the definitions made progress.
+func (c *conn) committed() {
+	if err := c.shard.srv.broker.Definitions().Err(); err != nil && c.barrier > c.shard.srv.broker.Definitions().Durable() {
+		c.barrier = 0
+		c.outLen = 0 // answers that cannot be kept
+		c.fail(err)
+	}
+	c.sendConfirms()
+	if c.stall&stallStore != 0 {
+		c.shard.wait(c)
+		if !c.shard.srv.broker.Store().Pressured() {
+			c.resume(stallStore)
+		}
+	}
+	c.flush()
+	if c.sending == nil && len(c.serveList) > 0 {
+		c.serveSoon()
+	}
+}

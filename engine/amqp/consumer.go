@@ -1,0 +1,406 @@
+package amqp
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+// consumer is a subscription of a channel. It is in its queue's ring while it
+// has credit and its connection can send; then it is woken when there is
+// something to take.
+type consumer struct {
+	broker.Consumer
+	ch       *channel
+	prefetch uint64
+	unacked  uint64
+	gone     bool // cancelled or its queue deleted
+
+	posted    atomic.Bool // a Run is in the loop's mailbox
+	cancelled atomic.Bool // the queue is gone: set by Cancelled, handled by Run
+
+	entered bool // in the ring, as far as this side knows
+	queued  bool // in conn.serveList
+	reading bool // waits for the disk
+
+	run      broker.Run // taken, not sent yet
+	reader   *segstore.Reader
+	at       uint64 // offset the reader will return next; valid if placed
+	placed   bool
+	batchSeq uint64
+	number   int // template number the deliver template was built from
+	deliver  amqp.DeliverTemplate
+	built    segstore.Template // copies of what deliver was built from
+	record   segstore.Record
+	have     bool // record was read but did not fit
+}
+
+// Outcomes of encode.
+type outcome uint8
+
+const (
+	runDone  outcome = iota // everything taken has been encoded
+	full                    // no room left in the output buffer
+	fetching                // the disk is being read
+)
+
+// Wake implements broker.ConsumerOwner. Any goroutine.
+func (cs *consumer) Wake() {
+	if cs.posted.CompareAndSwap(false, true) {
+		cs.ch.conn.shard.loop.Post(cs)
+	}
+}
+
+// Cancelled implements broker.ConsumerOwner. Any goroutine.
+func (cs *consumer) Cancelled() {
+	cs.cancelled.Store(true)
+	cs.Wake()
+}
+
+// Run implements loop.Runner.
+func (cs *consumer) Run() {
+	cs.posted.Store(false)
+	c := cs.ch.conn
+	if cs.gone || c.dead {
+		return
+	}
+	if cs.cancelled.Load() {
+		cs.queueGone()
+		return
+	}
+	cs.reading = false
+	c.serve(cs)
+}
+
+// queueGone tells the client that its queue has been deleted
+// (consumer_cancel_notify).
+func (cs *consumer) queueGone() {
+	c := cs.ch.conn
+	tag := cs.Tag
+	cs.detach()
+	delete(cs.ch.consumers, tag)
+	if c.cancelNotify {
+		c.emitMethod(cs.ch.id, &amqp.BasicCancel{ConsumerTag: []byte(tag), NoWait: true})
+	}
+	c.disown(cs.Queue.Name)
+	c.flush()
+}
+
+// detach ends the subscription; unacknowledged deliveries stay with the channel.
+func (cs *consumer) detach() {
+	if cs.gone {
+		return
+	}
+	cs.gone = true
+	if cs.run.Count > 0 {
+		cs.Queue.Return(cs.run)
+		cs.run = broker.Run{}
+	}
+	if cs.reader != nil {
+		cs.reader.Close()
+		cs.reader = nil
+	}
+	cs.Queue.Detach(&cs.Consumer)
+}
+
+// credit is how many more messages the client may be sent.
+func (cs *consumer) credit() uint64 {
+	if cs.NoAck {
+		return 1 << 62
+	}
+	n := uint64(1 << 62)
+	if cs.prefetch > 0 {
+		n = remaining(cs.prefetch, cs.unacked)
+	}
+	if limit := cs.ch.globalLimit; limit > 0 {
+		n = min(n, remaining(limit, cs.ch.outstanding))
+	}
+	return n
+}
+
+func remaining(limit, used uint64) uint64 {
+	if used >= limit {
+		return 0
+	}
+	return limit - used
+}
+
+// reconsider is called when credit may have come or gone.
+func (cs *consumer) reconsider() {
+	if cs.gone || cs.reading {
+		return
+	}
+	if cs.entered && cs.credit() == 0 {
+		cs.leave()
+		return
+	}
+	if !cs.entered || cs.run.Count > 0 {
+		cs.ch.conn.serve(cs)
+	}
+}
+
+func (cs *consumer) leave() {
+	if cs.entered {
+		cs.entered = false
+		cs.Queue.Leave(&cs.Consumer)
+	}
+}
+
+// serve puts cs on the list of consumers to be served when the input at hand
+// is done.
+func (c *conn) serve(cs *consumer) {
+	if !cs.queued {
+		cs.queued = true
+		c.serveList = append(c.serveList, cs)
+	}
+	c.serveSoon()
+}
+
+func (c *conn) serveSoon() {
+	if !c.serving {
+		c.serving = true
+		c.shard.loop.Defer(&c.serveRun)
+	}
+}
+
+type serveRunner struct{ conn *conn }
+
+// Run implements loop.Runner: it serves the connection's consumers until there
+// is nothing to send, the socket is full, or others should get their turn.
+func (r *serveRunner) Run() {
+	c := r.conn
+	c.serving = false
+	if c.dead || c.state != stateOpen {
+		return
+	}
+	for buffers := 0; len(c.serveList) > 0; buffers++ {
+		if c.blocked() || c.big.active || len(c.held) > 0 || buffers == serveBuffersMax {
+			break
+		}
+		c.serveOnce()
+		c.flush()
+		if c.dead {
+			return
+		}
+	}
+	if len(c.serveList) == 0 {
+		return
+	}
+	if c.blocked() || c.big.active || len(c.held) > 0 {
+		// Drained (or the commit) comes back here. Nobody waits for us meanwhile.
+		for _, cs := range c.serveList {
+			cs.leave()
+		}
+		return
+	}
+	c.serveSoon()
+}
+
+// serveOnce lets each listed consumer fill the output buffer in turn; those
+// that have more to send stay on the list.
+func (c *conn) serveOnce() {
+	list := c.serveList
+	for i, cs := range list {
+		if !cs.gone && !cs.fill() {
+			// Full: this one goes on later, behind the others.
+			copy(list, list[i+1:])
+			list[len(list)-1-i] = cs
+			clear(list[len(list)-i:])
+			c.serveList = list[:len(list)-i]
+			return
+		}
+		cs.queued = false
+	}
+	clear(list)
+	c.serveList = list[:0]
+}
+
+// fill sends what cs may have; false when the output buffer is full.
+func (cs *consumer) fill() bool {
+	for {
+		if cs.run.Count == 0 {
+			credit := cs.credit()
+			if credit == 0 {
+				cs.leave()
+				return true
+			}
+			if !cs.entered {
+				cs.entered = true
+				cs.Queue.Enter(&cs.Consumer)
+			}
+			cs.run, _ = cs.Queue.Take(&cs.Consumer, credit, cs.ch.conn.shard.loop.Now().UnixMilli())
+			if cs.run.Count == 0 {
+				cs.idle()
+				return true
+			}
+		}
+		switch cs.encode() {
+		case full:
+			return false
+		case fetching:
+			cs.reading = true
+			cs.leave()
+			return true
+		}
+	}
+}
+
+// idle gives back the memory that reading needs while there is nothing to read.
+func (cs *consumer) idle() {
+	if cs.reader != nil && !cs.have {
+		cs.reader.Close()
+		cs.placed = false
+	}
+}
+
+// encode writes deliveries of the taken run into the output buffer.
+func (cs *consumer) encode() outcome {
+	c := cs.ch.conn
+	for cs.run.Count > 0 {
+		if !cs.place() {
+			if cs.run.Count == 0 {
+				continue
+			}
+			return fetching
+		}
+		if !c.room(outBytesMax - c.outLen) {
+			return full
+		}
+		done, more := cs.encodeBatch()
+		cs.sent(done)
+		if more {
+			return full
+		}
+	}
+	return runDone
+}
+
+// place positions the reader at the run's first offset; false when that needs
+// the disk, or when the run turned out to be gone.
+func (cs *consumer) place() bool {
+	if cs.have || cs.placed && cs.at == cs.run.First {
+		return true
+	}
+	if cs.reader == nil {
+		cs.reader = cs.Queue.Log().NewReader()
+	}
+	cs.placed = false
+	err := cs.reader.Seek(cs.run.First, cs.Wake)
+	var missing segstore.ErrMissing
+	switch {
+	case err == nil:
+		cs.placed, cs.at = true, cs.run.First
+		return true
+	case errors.Is(err, segstore.ErrNotResident):
+	case errors.As(err, &missing):
+		cs.skip(min(missing.Next-cs.run.First, cs.run.Count))
+	default:
+		c := cs.ch.conn
+		c.shard.srv.logger.Error("messages cannot be read and are passed over until the queue is opened again",
+			"queue", cs.Queue.Name, "vhost", cs.Queue.VHost.Name, "offset", cs.run.First, "count", cs.run.Count, "err", err)
+		cs.unreadable()
+	}
+	return false
+}
+
+// skip drops offsets that have no record: damaged ones, reported by the store.
+func (cs *consumer) skip(n uint64) {
+	cs.Queue.Settle(cs.run.First, n)
+	cs.run.First += n
+	cs.run.Count -= n
+}
+
+// unreadable cancels a consumer whose queue cannot be read; the messages stay.
+func (cs *consumer) unreadable() {
+	cs.Cancelled()
+}
+
+// encodeBatch encodes records of the batch the reader is in; more says that the
+// buffer was full before the run's end.
+func (cs *consumer) encodeBatch() (done uint64, more bool) {
+	c := cs.ch.conn
+	out := c.out.Bytes()[:c.outLen]
+	limit := c.out.Len()
+	tag := cs.ch.deliveryTag
+	count := cs.run.Count
+	for done < count {
+		if !cs.have {
+			if !cs.reader.Next(&cs.record) {
+				cs.placed = false
+				break
+			}
+			cs.at++
+		}
+		if cs.record.Template != cs.number || cs.reader.BatchSeq() != cs.batchSeq {
+			cs.buildTemplate()
+		}
+		body := cs.record.Body
+		if len(out)+cs.deliver.Size(len(body), c.frameMax) > limit {
+			if len(out) == 0 {
+				cs.have = false
+				c.outLen = 0
+				cs.deliverLarge(tag + 1)
+				cs.ch.deliveryTag = tag + 1
+				return done + 1, true
+			}
+			cs.have, more = true, true
+			break
+		}
+		cs.have = false
+		tag++
+		out = cs.deliver.Append(out, tag, cs.run.Redelivered, body, c.frameMax)
+		done++
+	}
+	c.outLen = len(out)
+	cs.ch.deliveryTag = tag
+	return done, more
+}
+
+// buildTemplate prepares the deliver frame for the record's template. Batches
+// of one publisher repeat the same one: then the frame is kept.
+func (cs *consumer) buildTemplate() {
+	cs.number, cs.batchSeq = cs.record.Template, cs.reader.BatchSeq()
+	t := cs.reader.Template(cs.number)
+	if string(t.Properties) == string(cs.built.Properties) && string(t.RoutingKey) == string(cs.built.RoutingKey) &&
+		string(t.Exchange) == string(cs.built.Exchange) && cs.built.Properties != nil {
+		return
+	}
+	cs.built.Properties = append(cs.built.Properties[:0], t.Properties...)
+	cs.built.RoutingKey = append(cs.built.RoutingKey[:0], t.RoutingKey...)
+	cs.built.Exchange = append(cs.built.Exchange[:0], t.Exchange...)
+	cs.deliver.Build(cs.ch.id, []byte(cs.Tag), t.Exchange, t.RoutingKey, t.Properties)
+}
+
+// deliverLarge starts a delivery that does not fit an output buffer: its body
+// is cut into frames as the socket takes them, and a reader of its own keeps
+// the bytes.
+func (cs *consumer) deliverLarge(tag uint64) {
+	t := cs.built
+	reader := cs.reader
+	cs.reader, cs.placed = nil, false
+	cs.ch.conn.emitContent(cs.ch.id, &amqp.BasicDeliver{
+		ConsumerTag: []byte(cs.Tag), DeliveryTag: tag, Redelivered: cs.run.Redelivered,
+		Exchange: t.Exchange, RoutingKey: t.RoutingKey,
+	}, t.Properties, cs.record.Body, reader.Close)
+}
+
+// sent accounts for n deliveries just encoded from the run's front.
+func (cs *consumer) sent(n uint64) {
+	if n == 0 {
+		return
+	}
+	ch := cs.ch
+	first := cs.run.First
+	cs.run.First += n
+	cs.run.Count -= n
+	if cs.NoAck {
+		cs.Queue.Settle(first, n)
+		return
+	}
+	cs.unacked += n
+	ch.outstanding += n
+	ch.unacked.add(unackedRun{tag: ch.deliveryTag - n + 1, count: n, offset: first, queue: cs.Queue, consumer: cs})
+}

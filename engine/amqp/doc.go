@@ -1,0 +1,39 @@
+// Package amqp holds the AMQP 0-9-1 connection and channel state machines:
+// package wire/amqp on one side, package engine/broker on the other.
+//
+// A connection is fed with received bytes by its loop (Input) and answers into
+// one output buffer that is flushed when the input at hand has been worked off.
+// It never waits. What takes time (a read from disk, a sync) is noted, and a
+// posted Runner goes on with it.
+//
+// Publishing. The publishes of one receive buffer that go to the same queues
+// are collected in a batch, which is appended to each queue's log under one
+// lock. A publish whose method and header frames equal the previous one's
+// bytes takes the fast path: it is recognised by comparing bytes, and not
+// parsed or routed again.
+//
+// Delivering. A consumer takes a run of offsets from its queue and encodes
+// straight from the log's bytes into the output buffer, for as long as there
+// is room. Delivery tags of a run are consecutive, so what is unacknowledged
+// is kept as runs, not as messages.
+//
+// Invariants:
+//
+//  1. Everything here runs on the connection's loop, but for Consumer.Wake,
+//     Consumer.Cancelled and Server.Committed, which only post.
+//  2. Output leaves in the order in which it was produced. While the frames of
+//     one large content are being written, what else is produced waits in
+//     "held": nothing may come between the frames of a content on one channel.
+//  3. An answer that promises durability is not sent before the promise holds:
+//     the output buffer is kept back (barrier) until it does; deliveries and
+//     later answers stay behind it.
+//  4. Confirms of a channel are cumulative and monotone; the entry at the head
+//     of the list is resolved first.
+//  5. Output is bounded: a peer that does not read is not read from (stall), and
+//     its consumers take nothing.
+//  6. A batch never outlives the Input call in which it was begun.
+//
+// Files: conn.go (life of a connection, input), handshake.go, output.go,
+// channel.go (life of a channel, dispatch), class_*.go (one class of methods
+// each), publish.go, confirm.go, consumer.go, unacked.go, limits.go.
+package amqp

@@ -1,0 +1,232 @@
+package amqp
+
+import (
+	"bytes"
+	"runtime"
+	"time"
+
+	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+// Methods of class connection, in the order of the handshake (specification
+// 2.2.4), and closing.
+//
+// Codes: 403 login refused, 501 frame errors, 503 a mechanism or method out of
+// place, 504 a method that does not fit the state, 530 tuning refused or no
+// such vhost.
+
+// protocolHeader handles the first eight bytes: 0 while they are incomplete.
+// Any other protocol is answered with ours, and the socket is closed (4.2.2).
+func (c *conn) protocolHeader(buf []byte) int {
+	n := min(len(buf), len(amqp.ProtocolHeader))
+	// 0-9 clients send 1 1 0 9 behind the name; what they speak is 0-9-1 enough.
+	old := []byte("AMQP\x01\x01\x00\x09")
+	if !bytes.Equal(buf[:n], amqp.ProtocolHeader[:n]) && !bytes.Equal(buf[:n], old[:n]) {
+		c.shard.srv.logger.Warn("bad protocol header", "peer", c.peer())
+		c.emit(amqp.ProtocolHeader)
+		c.closeSocket()
+		return len(buf)
+	}
+	if n < len(amqp.ProtocolHeader) {
+		return 0
+	}
+	c.state = stateStart
+	c.emitMethod(0, &amqp.ConnectionStart{
+		VersionMajor: 0, VersionMinor: 9, ServerProperties: c.shard.srv.properties(),
+		Mechanisms: []byte("PLAIN AMQPLAIN"), Locales: []byte("en_US"),
+	})
+	return n
+}
+
+func (s *Server) properties() amqp.Table {
+	var capabilities, properties amqp.TableBuilder
+	for _, name := range []string{
+		"publisher_confirms", "exchange_exchange_bindings", "basic.nack",
+		"consumer_cancel_notify", "per_consumer_qos", "authentication_failure_close",
+	} {
+		capabilities.SetBool(name, true)
+	}
+	properties.SetTable("capabilities", capabilities.Table())
+	properties.SetString("product", "BasaltMQ")
+	properties.SetString("version", s.version)
+	properties.SetString("platform", "Go "+runtime.Version()[2:])
+	properties.SetString("information", "Licensed under the Apache License 2.0")
+	return properties.Table()
+}
+
+// method0 dispatches methods on channel 0.
+func (c *conn) method0(id uint32, args []byte) error {
+	if c.state == stateClosing {
+		switch id {
+		case amqp.ConnectionCloseOkID:
+			c.state = stateClosed
+			c.sock.Close() // the peer has read everything: no need to linger
+		case amqp.ConnectionCloseID: // both sides closed at once
+			c.emitMethod(0, &amqp.ConnectionCloseOk{})
+			c.closeSocket()
+		}
+		return nil
+	}
+	switch {
+	case id == amqp.ConnectionStartOkID && c.state == stateStart:
+		return c.startOk(args)
+	case id == amqp.ConnectionTuneOkID && c.state == stateTune:
+		return c.tuneOk(args)
+	case id == amqp.ConnectionOpenID && c.state == stateOpening:
+		return c.open(args)
+	case id == amqp.ConnectionCloseID && c.state > stateStart:
+		return c.closeByClient(args)
+	case id == amqp.ConnectionUpdateSecretID && c.state == stateOpen:
+		return amqp.Errorf(amqp.CodeAccessRefused, id, "the password of this connection cannot be updated: the user does not log in with a token")
+	case amqp.MethodName(id) == "unknown":
+		return amqp.Errorf(amqp.CodeNotImplemented, id, "unknown method %d.%d", id>>16, id&0xffff)
+	}
+	return amqp.Errorf(amqp.CodeChannelError, id, "unexpected method %s in connection state %s", amqp.MethodName(id), stateNames[c.state])
+}
+
+var stateNames = [...]string{"handshake", "starting", "tuning", "opening", "running", "closing", "closed"}
+
+func (c *conn) startOk(args []byte) error {
+	var m amqp.ConnectionStartOk
+	if err := m.Decode(args); err != nil {
+		return err
+	}
+	if v, ok := m.ClientProperties.Lookup("connection_name"); ok {
+		if name, ok := v.Bytes(); ok {
+			c.name = string(name)
+		}
+	}
+	if v, ok := m.ClientProperties.Lookup("capabilities"); ok {
+		if capabilities, ok := v.Table(); ok {
+			if v, ok := capabilities.Lookup("authentication_failure_close"); ok {
+				c.closeOnErr, _ = v.Bool()
+			}
+			if v, ok := capabilities.Lookup("consumer_cancel_notify"); ok {
+				c.cancelNotify, _ = v.Bool()
+			}
+		}
+	}
+	var user, password []byte
+	var ok bool
+	switch string(m.Mechanism) {
+	case "PLAIN":
+		user, password, ok = plainCredentials(m.Response)
+	case "AMQPLAIN":
+		user, password, ok = amqplainCredentials(m.Response)
+	default:
+		return amqp.Errorf(amqp.CodeCommandInvalid, amqp.ConnectionStartOkID, "unsupported authentication mechanism '%s'; offered are PLAIN and AMQPLAIN", m.Mechanism)
+	}
+	err := broker.ErrRefused
+	if ok {
+		err = c.shard.srv.auth.Authenticate(user, password, c.sock.Remote().Addr())
+	}
+	if err != nil {
+		c.shard.srv.logger.Warn("login refused", "peer", c.peer(), "user", string(user), "mechanism", string(m.Mechanism))
+		if !c.closeOnErr {
+			c.closeSocket()
+			return nil
+		}
+		return amqp.Errorf(amqp.CodeAccessRefused, 0, "Login was refused using authentication mechanism %s. For details see the broker logfile.", m.Mechanism)
+	}
+	c.user = string(user)
+	c.state = stateTune
+	c.emitMethod(0, &amqp.ConnectionTune{
+		ChannelMax: channelMaxDefault, FrameMax: frameMaxDefault,
+		Heartbeat: uint16(max(c.shard.srv.heartbeat, 0) / time.Second),
+	})
+	return nil
+}
+
+// plainCredentials splits a SASL PLAIN response (RFC 4616).
+func plainCredentials(response []byte) (user, password []byte, ok bool) {
+	parts := bytes.SplitN(response, []byte{0}, 3)
+	if len(parts) != 3 {
+		return nil, nil, false
+	}
+	return parts[1], parts[2], true
+}
+
+// amqplainCredentials reads the field table of the AMQPLAIN mechanism; its
+// length prefix is part of no value (0-8 heritage).
+func amqplainCredentials(response []byte) (user, password []byte, ok bool) {
+	t := amqp.Table(response)
+	if amqp.ValidateTable(t) != nil {
+		return nil, nil, false
+	}
+	login, ok1 := t.Lookup("LOGIN")
+	pass, ok2 := t.Lookup("PASSWORD")
+	if !ok1 || !ok2 {
+		return nil, nil, false
+	}
+	user, ok1 = login.Bytes()
+	password, ok2 = pass.Bytes()
+	return user, password, ok1 && ok2
+}
+
+func (c *conn) tuneOk(args []byte) error {
+	var m amqp.ConnectionTuneOk
+	if err := m.Decode(args); err != nil {
+		return err
+	}
+	refuse := func(what string, got, limit uint32) error {
+		return amqp.Errorf(amqp.CodeNotAllowed, amqp.ConnectionTuneOkID, "negotiated %s = %d is higher than the maximum allowed value (%d)", what, got, limit)
+	}
+	// 0 means "no limit" and is above ours (RabbitMQ refuses it likewise).
+	switch {
+	case m.FrameMax != 0 && m.FrameMax < amqp.FrameMinSize:
+		return amqp.Errorf(amqp.CodeNotAllowed, amqp.ConnectionTuneOkID, "negotiated frame_max = %d is lower than the minimum allowed value (%d)", m.FrameMax, amqp.FrameMinSize)
+	case m.FrameMax > frameMaxDefault:
+		return refuse("frame_max", m.FrameMax, frameMaxDefault)
+	case m.ChannelMax > channelMaxDefault:
+		return refuse("channel_max", uint32(m.ChannelMax), channelMaxDefault)
+	}
+	c.frameMax, c.channelMax = m.FrameMax, m.ChannelMax
+	if c.frameMax == 0 {
+		c.frameMax = frameMaxDefault
+	}
+	if c.channelMax == 0 {
+		c.channelMax = channelMaxDefault
+	}
+	c.heartbeat = time.Duration(m.Heartbeat) * time.Second
+	c.state = stateOpening
+	return nil
+}
+
+func (c *conn) open(args []byte) error {
+	var m amqp.ConnectionOpen
+	if err := m.Decode(args); err != nil {
+		return err
+	}
+	name := string(m.VirtualHost)
+	c.vhost = c.shard.srv.broker.VHost(name)
+	if c.vhost == nil {
+		return amqp.Errorf(amqp.CodeNotAllowed, amqp.ConnectionOpenID, "vhost %s not found", name)
+	}
+	c.state = stateOpen
+	c.channels = map[uint16]*channel{}
+	c.shard.loop.Disarm(&c.timer)
+	if c.heartbeat > 0 {
+		c.shard.loop.Arm(&c.timer, c.heartbeat/2)
+	}
+	c.emitMethod(0, &amqp.ConnectionOpenOk{})
+	c.shard.srv.logger.Debug("AMQP connection open", "peer", c.peer(), "user", c.user, "vhost", name)
+	if c.shard.closing {
+		c.shutdown()
+	}
+	return nil
+}
+
+func (c *conn) closeByClient(args []byte) error {
+	var m amqp.ConnectionClose
+	if err := m.Decode(args); err != nil {
+		return err
+	}
+	if m.ReplyCode != amqp.CodeSuccess && m.ReplyCode != 0 {
+		c.shard.srv.logger.Info("client closes its connection", "peer", c.peer(), "code", m.ReplyCode, "reason", string(m.ReplyText))
+	}
+	c.abandonChannels()
+	c.emitMethod(0, &amqp.ConnectionCloseOk{})
+	c.closeSocket()
+	return nil
+}

@@ -1,0 +1,470 @@
+package amqp
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/segstore/arena"
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+// Stages of receiving a content.
+const (
+	pubIdle   uint8 = iota
+	pubHeader       // method seen, content header expected
+	pubBody         // header seen, body frames expected
+)
+
+// publish is the content a channel is receiving, and its route cache. Idle
+// channels that never publish pay for no buffers.
+type publish struct {
+	state     uint8
+	used      bool
+	mandatory bool
+	immediate bool
+	size      uint64
+	received  uint64
+	body      *arena.Buf // when the body did not come in one piece
+
+	exchange, key, properties []byte // of this publish; owned
+	methodFrame, headerFrame  []byte // its encoded frames, for the fast path
+
+	// Route cache: valid for (cachedExchange, cachedKey) under version.
+	cached         bool
+	version        uint64 // 0: none; versions start at 1
+	cachedExchange []byte
+	cachedKey      []byte
+	queues         []*broker.Queue
+	// What CheckPublish said of cachedExchange under version.
+	byHeaders bool
+}
+
+// misplaced is the method to blame for a content frame out of its turn.
+func (p *publish) misplaced() uint32 {
+	if p.state == pubIdle {
+		return 0
+	}
+	return amqp.BasicPublishID
+}
+
+func (p *publish) reset() {
+	p.state, p.received = pubIdle, 0
+	if p.body != nil {
+		p.body.Release()
+		p.body = nil
+	}
+}
+
+// batch collects publishes of one channel to the same queues. It belongs to
+// the shard and is empty between two Input calls (invariant 6).
+type batch struct {
+	builder    *segstore.Batch
+	ch         *channel
+	queues     []*broker.Queue
+	count      int
+	seq        uint64 // confirm number of the last publish in it
+	persistent bool
+}
+
+// basicPublish handles basic.publish: 404 for a missing exchange, 403 for an
+// internal one, at once; the content that follows is then discarded.
+func (ch *channel) basicPublish(args, frame []byte) error {
+	var m amqp.BasicPublish
+	if err := m.Decode(args); err != nil {
+		return err
+	}
+	p := &ch.pub
+	version := ch.conn.vhost.Version()
+	if p.version != version || string(m.Exchange) != string(p.exchange) {
+		byHeaders, err := ch.conn.vhost.CheckPublish(m.Exchange)
+		if err != nil {
+			return err
+		}
+		p.byHeaders = byHeaders
+		p.cached = p.cached && p.version == version
+		p.version = version
+	}
+	p.used = true
+	p.exchange = append(p.exchange[:0], m.Exchange...)
+	p.key = append(p.key[:0], m.RoutingKey...)
+	p.mandatory, p.immediate = m.Mandatory, m.Immediate
+	p.methodFrame = append(p.methodFrame[:0], frame...)
+	p.state = pubHeader
+	return nil
+}
+
+// headerFrame handles a content header. Codes: 501 undecodable, 505 out of
+// place, 406 body too large.
+func (c *conn) headerFrame(number uint16, payload, frame []byte) error {
+	if c.state == stateClosing {
+		return nil
+	}
+	ch, err := c.contentChannel(number)
+	if ch == nil || err != nil {
+		return err
+	}
+	p := &ch.pub
+	if p.state != pubHeader {
+		return amqp.Errorf(amqp.CodeUnexpectedFrame, p.misplaced(), "expected method or body frame, got content header on channel %d", number)
+	}
+	h, err := amqp.DecodeContentHeader(payload)
+	if err != nil {
+		return err
+	}
+	if h.ClassID != amqp.ClassBasic {
+		return amqp.Errorf(amqp.CodeUnexpectedFrame, amqp.BasicPublishID, "expected content header for class %d, got one for class %d instead", amqp.ClassBasic, h.ClassID)
+	}
+	if limit := c.shard.srv.messageBytesMax; h.BodySize > limit {
+		ch.fail(amqp.Errorf(amqp.CodePreconditionFailed, amqp.BasicPublishID, "message size %d is larger than configured max size %d", h.BodySize, limit))
+		return nil
+	}
+	if err := c.checkProperties(h.Properties); err != nil {
+		ch.fail(asError(err))
+		return nil
+	}
+	p.properties = append(p.properties[:0], h.Properties...)
+	p.headerFrame = append(p.headerFrame[:0], frame...)
+	p.size, p.received = h.BodySize, 0
+	p.state = pubBody
+	if p.size == 0 {
+		return c.publishDone(ch, nil)
+	}
+	return nil
+}
+
+// checkProperties refuses what a broker must vouch for (406): a user id that is
+// not the connection's, an expiration that is not a number of milliseconds, a
+// delivery mode that does not exist.
+func (c *conn) checkProperties(raw []byte) error {
+	props, err := amqp.DecodeProperties(raw)
+	if err != nil {
+		return err
+	}
+	const id = amqp.BasicPublishID
+	if props.Flags&amqp.FlagDeliveryMode != 0 && props.DeliveryMode != 1 && props.DeliveryMode != 2 {
+		return amqp.Errorf(amqp.CodePreconditionFailed, id, "invalid message: unknown delivery mode %d", props.DeliveryMode)
+	}
+	if props.Flags&amqp.FlagUserID != 0 && string(props.UserID) != c.user {
+		return amqp.Errorf(amqp.CodePreconditionFailed, id, "user_id property set to '%s' but authenticated user was '%s'", props.UserID, c.user)
+	}
+	if props.Flags&amqp.FlagExpiration != 0 {
+		if _, err := strconv.ParseUint(string(props.Expiration), 10, 63); err != nil {
+			return amqp.Errorf(amqp.CodePreconditionFailed, id, "invalid expiration '%s': not a number of milliseconds", props.Expiration)
+		}
+	}
+	return nil
+}
+
+// contentChannel finds the channel of a content frame; nil without an error
+// when the frame is to be discarded.
+func (c *conn) contentChannel(number uint16) (*channel, error) {
+	if c.state == stateOpen && number != 0 {
+		ch := c.channel(number)
+		switch {
+		case ch == nil:
+			return nil, amqp.Errorf(amqp.CodeUnexpectedFrame, 0, "expected 'channel.open' on channel %d, got a content frame", number)
+		case ch.closing:
+			return nil, nil
+		}
+		return ch, nil
+	}
+	return nil, amqp.Errorf(amqp.CodeUnexpectedFrame, 0, "unexpected content frame on channel %d", number)
+}
+
+// bodyFrame handles the 7-byte head of a body frame; its payload follows
+// through bodyPart. Codes: 505 out of place, 501 longer than announced.
+func (c *conn) bodyFrame(number uint16, size uint32) error {
+	c.inBody, c.bodyLeft, c.bodyOf = true, size, nil
+	if c.state == stateClosing {
+		return nil
+	}
+	ch, err := c.contentChannel(number)
+	if ch == nil || err != nil {
+		return err
+	}
+	p := &ch.pub
+	if p.state != pubBody {
+		return amqp.Errorf(amqp.CodeUnexpectedFrame, p.misplaced(), "expected method or header frame, got body frame on channel %d", number)
+	}
+	if uint64(size) > p.size-p.received {
+		return amqp.Errorf(amqp.CodeFrameError, amqp.BasicPublishID, "body frame of %d bytes where only %d of the content are left", size, p.size-p.received)
+	}
+	c.bodyOf = ch
+	return nil
+}
+
+// bodyPart takes what is there of the current body frame and its end octet;
+// inBody turns false when the frame is complete.
+func (c *conn) bodyPart(buf []byte) int {
+	n := int(min(uint64(c.bodyLeft), uint64(len(buf))))
+	part := buf[:n]
+	whole := c.bodyOf != nil && c.bodyOf.pub.received == 0 && uint64(n) == c.bodyOf.pub.size && len(buf) > n
+	c.bodyLeft -= uint32(n)
+	if c.bodyOf != nil && !whole {
+		c.bodyOf.collect(part)
+	}
+	if c.bodyLeft > 0 || n == len(buf) {
+		return n
+	}
+	c.inBody = false
+	ch := c.bodyOf
+	c.bodyOf = nil
+	if buf[n] != amqp.FrameEnd {
+		c.garbled = true
+		c.fail(amqp.Errorf(amqp.CodeFrameError, 0, "body frame does not end with 0x%X", amqp.FrameEnd))
+		c.closeSocket()
+		return len(buf)
+	}
+	if ch == nil {
+		return n + 1
+	}
+	p := &ch.pub
+	var err error
+	switch {
+	case whole:
+		p.received = p.size
+		err = c.publishDone(ch, part)
+	case p.received == p.size:
+		err = c.publishDone(ch, p.body.Bytes()[:p.size])
+	}
+	if err != nil {
+		c.fail(err)
+	}
+	return n + 1
+}
+
+// collect appends a part of the body. The buffer grows with what has arrived,
+// not with what was announced.
+func (ch *channel) collect(part []byte) {
+	p := &ch.pub
+	have := int(p.received)
+	if p.body == nil || have+len(part) > p.body.Len() {
+		want := max(have+len(part), min(2*have, int(p.size)))
+		grown := ch.conn.shard.pool.Get(want)
+		if p.body != nil {
+			copy(grown.Bytes(), p.body.Bytes()[:have])
+			p.body.Release()
+		}
+		p.body = grown
+	}
+	copy(p.body.Bytes()[have:], part)
+	p.received += uint64(len(part))
+}
+
+// publishDone routes a complete message.
+func (c *conn) publishDone(ch *channel, body []byte) error {
+	p := &ch.pub
+	if ch.tx != nil {
+		err := ch.tx.stage(ch, body)
+		p.reset()
+		if err != nil {
+			ch.fail(asError(err))
+		}
+		return nil
+	}
+	if ch.confirm {
+		ch.seq++
+	}
+	queues, err := ch.route(p.exchange, p.key, p.properties)
+	if err != nil {
+		p.reset()
+		e := asError(err)
+		ch.fail(&amqp.Error{Code: e.Code, Text: e.Text, MethodID: amqp.BasicPublishID})
+		return nil
+	}
+	if c.accept(ch, queues, p.exchange, p.key, p.properties, body, p.mandatory, p.immediate) {
+		c.learn(ch)
+	}
+	p.reset()
+	return nil
+}
+
+// route finds the queues for a message, by the cache when it can.
+func (ch *channel) route(exchange, key, properties []byte) ([]*broker.Queue, error) {
+	p := &ch.pub
+	vh := ch.conn.vhost
+	version := vh.Version()
+	if p.cached && p.version == version && !p.byHeaders && string(key) == string(p.cachedKey) && string(exchange) == string(p.cachedExchange) {
+		return p.queues, nil
+	}
+	var headers amqp.Table
+	if p.byHeaders {
+		props, err := amqp.DecodeProperties(properties)
+		if err != nil {
+			return nil, err
+		}
+		headers = props.Headers
+	}
+	var err error
+	p.queues, err = vh.Route(exchange, key, headers, p.queues[:0])
+	p.cached = err == nil
+	p.version = version
+	p.cachedExchange = append(p.cachedExchange[:0], exchange...)
+	p.cachedKey = append(p.cachedKey[:0], key...)
+	return p.queues, err
+}
+
+// accept puts a routed message into the batch, or returns it to its publisher.
+// It reports whether a following equal publish may take the fast path.
+func (c *conn) accept(ch *channel, queues []*broker.Queue, exchange, key, properties, body []byte, mandatory, immediate bool) bool {
+	if immediate && len(queues) > 0 {
+		c.commitBatch() // what was published before is in the way of "at once"
+		queues = slices.DeleteFunc(slices.Clone(queues), func(q *broker.Queue) bool { return !q.DeliverableNow() })
+		if len(queues) == 0 {
+			c.returned(ch, amqp.CodeNoConsumers, exchange, key, properties, body)
+			return false
+		}
+	}
+	if len(queues) == 0 {
+		if mandatory {
+			c.returned(ch, amqp.CodeNoRoute, exchange, key, properties, body)
+		} else {
+			c.commitBatch()
+			ch.confirmNow()
+		}
+		return false
+	}
+	c.batchAdd(ch, queues, exchange, key, properties, body)
+	return !immediate
+}
+
+// returned sends basic.return: before the confirm of the same message.
+func (c *conn) returned(ch *channel, code uint16, exchange, key, properties, body []byte) {
+	c.commitBatch()
+	var release func()
+	if len(body) > outBytesMax/4 {
+		// The body may have to wait for room: it needs memory of its own.
+		kept := c.shard.pool.Get(len(body))
+		body = kept.Bytes()[:copy(kept.Bytes(), body)]
+		release = kept.Release
+	} else if c.big.active || c.outLen > outBytesMax/2 {
+		body = slices.Clone(body)
+	}
+	c.emitContent(ch.id, &amqp.BasicReturn{
+		ReplyCode: code, ReplyText: []byte(amqp.CodeName(code)), Exchange: exchange, RoutingKey: key,
+	}, properties, body, release)
+	ch.confirmNow()
+}
+
+func (c *conn) batchAdd(ch *channel, queues []*broker.Queue, exchange, key, properties, body []byte) {
+	b := &c.shard.batch
+	if b.count > 0 && (b.ch != ch || !slices.Equal(b.queues, queues)) {
+		c.commitBatch()
+	}
+	if b.count == 0 {
+		c.batchBegin(ch, queues)
+	}
+	t := b.builder.Template(exchange, key, properties)
+	if t < 0 {
+		c.commitBatch()
+		c.batchBegin(ch, queues)
+		t = b.builder.Template(exchange, key, properties)
+	}
+	b.builder.Add(t, body)
+	b.count++
+	b.seq = ch.seq
+	if !b.persistent {
+		b.persistent = amqp.DeliveryMode(properties) == 2
+	}
+	if b.builder.Size() >= segstore.BatchBytesTarget {
+		c.commitBatch()
+	}
+}
+
+func (c *conn) batchBegin(ch *channel, queues []*broker.Queue) {
+	b := &c.shard.batch
+	b.builder.Reset(c.shard.loop.Now().UnixMilli())
+	b.ch = ch
+	b.queues = append(b.queues[:0], queues...)
+	b.persistent = false
+}
+
+// commitBatch appends the batch to its queues' logs.
+func (c *conn) commitBatch() {
+	b := &c.shard.batch
+	if b.count == 0 {
+		return
+	}
+	b.count = 0
+	ch := b.ch
+	now := c.shard.loop.Now().UnixMilli()
+	for i, q := range b.queues {
+		end, behind, err := q.Publish(b.builder, now)
+		if behind {
+			c.pacing.behind = q
+		}
+		if err != nil {
+			c.shard.srv.logger.Error("messages refused by a queue", "queue", q.Name, "vhost", q.VHost.Name, "err", err)
+		}
+		if ch.confirm {
+			ch.confirmWhen(b.seq, q, end, err, b.persistent, i == len(b.queues)-1)
+		}
+	}
+	clear(b.queues)
+	b.queues = b.queues[:0]
+	if b.builder.Size() > 2*segstore.BatchBytesTarget {
+		b.builder.Release()
+	}
+}
+
+// learn prepares the fast path for publishes that repeat this one.
+func (c *conn) learn(ch *channel) {
+	p := &ch.pub
+	if p.size > uint64(c.frameMax-amqp.FrameOverhead) || len(p.queues) == 0 {
+		c.fast = nil
+		return
+	}
+	c.template.Learn(p.methodFrame, p.headerFrame)
+	c.fast = ch
+	c.topology = p.version
+}
+
+// fastPublishes works off as many publishes as repeat the learned one, and
+// returns the bytes used. Nothing here depends on the message but its body:
+// the same frames have been validated and routed under the same topology.
+func (c *conn) fastPublishes(buf []byte) int {
+	ch := c.fast
+	if ch.pub.state != pubIdle {
+		return 0
+	}
+	p := &ch.pub
+	b := &c.shard.batch
+	builder := b.builder
+	pos := 0
+	for {
+		body, n := c.template.Match(buf[pos:], c.frameMax)
+		if n == 0 {
+			return pos
+		}
+		pos += n
+		if ch.confirm {
+			ch.seq++
+		}
+		// Opens the batch, or finds it open, with this publish's template.
+		c.batchAdd(ch, p.queues, p.exchange, p.key, p.properties, body)
+		if b.count == 0 {
+			continue
+		}
+		template := builder.Template(p.exchange, p.key, p.properties)
+		added := 0
+		for builder.Size() < segstore.BatchBytesTarget {
+			if body, n = c.template.Match(buf[pos:], c.frameMax); n == 0 {
+				break
+			}
+			builder.Add(template, body)
+			pos += n
+			added++
+		}
+		b.count += added
+		if ch.confirm {
+			ch.seq += uint64(added)
+			b.seq = ch.seq
+		}
+		if n == 0 {
+			return pos
+		}
+		c.commitBatch()
+	}
+}

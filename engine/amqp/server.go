@@ -1,0 +1,146 @@
+package amqp
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/loop"
+	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/segstore/arena"
+)
+
+// Options configure a Server. Zero values mean the defaults.
+type Options struct {
+	Broker  *broker.Broker
+	Auth    broker.Authenticator
+	Loops   []*loop.Loop
+	Logger  *slog.Logger
+	Version string
+
+	HandshakeTimeout time.Duration
+	Heartbeat        time.Duration // proposed; negative: none
+	MessageBytesMax  uint64
+}
+
+// Server is what all AMQP connections share.
+type Server struct {
+	broker          *broker.Broker
+	auth            broker.Authenticator
+	logger          *slog.Logger
+	version         string
+	handshake       time.Duration
+	heartbeat       time.Duration
+	messageBytesMax uint64
+	shards          []*shard
+	nextConn        atomic.Uint64
+}
+
+// shard is a Server's part on one loop.
+type shard struct {
+	srv  *Server
+	loop *loop.Loop
+	pool *arena.Pool
+
+	conns   map[*conn]struct{}
+	waiting []*conn // for a commit: confirms, a barrier, or relief of the store
+	looking []*conn // those being looked at
+	// wanted is set while waiting is not empty; read by the store's goroutine.
+	wanted atomic.Bool
+	posted atomic.Bool
+
+	batch   batch
+	scratch []byte // frames under construction
+	closing bool
+}
+
+// NewServer makes a Server.
+func NewServer(o Options) *Server {
+	s := &Server{
+		broker: o.Broker, auth: o.Auth, logger: o.Logger, version: o.Version,
+		handshake: o.HandshakeTimeout, heartbeat: o.Heartbeat, messageBytesMax: o.MessageBytesMax,
+	}
+	if s.handshake == 0 {
+		s.handshake = handshakeTimeout
+	}
+	if s.heartbeat == 0 {
+		s.heartbeat = heartbeatDefault
+	}
+	if s.messageBytesMax == 0 {
+		s.messageBytesMax = MessageBytesMaxDefault
+	}
+	for _, l := range o.Loops {
+		sh := &shard{srv: s, loop: l, pool: l.Arena(), conns: map[*conn]struct{}{}}
+		sh.batch.builder = segstore.NewBatch(l.Arena())
+		s.shards = append(s.shards, sh)
+	}
+	return s
+}
+
+// Accept takes a connected socket over, on the loop with the fewest
+// connections. Any goroutine.
+func (s *Server) Accept(fd int) {
+	best := s.shards[0]
+	for _, sh := range s.shards[1:] {
+		if sh.loop.Conns() < best.loop.Conns() {
+			best = sh
+		}
+	}
+	best.loop.Adopt(fd, func(c *loop.Conn) loop.Handler { return newConn(best, c) })
+}
+
+// Committed must be called when the store or the definitions made progress.
+// Any goroutine.
+func (s *Server) Committed() {
+	for _, sh := range s.shards {
+		if sh.wanted.Load() && sh.posted.CompareAndSwap(false, true) {
+			sh.loop.Post(sh)
+		}
+	}
+}
+
+// Run looks at the connections that wait for a commit.
+func (sh *shard) Run() {
+	sh.posted.Store(false)
+	sh.waiting, sh.looking = sh.looking[:0], sh.waiting
+	sh.wanted.Store(false)
+	for i, c := range sh.looking {
+		sh.looking[i] = nil
+		c.waiting = false
+		if !c.dead {
+			c.committed()
+		}
+	}
+}
+
+// wait puts c on the list of those to look at after the next commit.
+func (sh *shard) wait(c *conn) {
+	if !c.waiting {
+		c.waiting = true
+		sh.waiting = append(sh.waiting, c)
+		sh.wanted.Store(true)
+	}
+}
+
+// Shutdown tells every client that the broker goes (connection.close 320) and
+// lets their sockets close; wait reports how many are left. Any goroutine.
+func (s *Server) Shutdown() {
+	for _, sh := range s.shards {
+		sh.loop.Post(loop.RunnerFunc(func() {
+			sh.closing = true
+			for c := range sh.conns {
+				c.shutdown()
+			}
+		}))
+	}
+}
+
+// Conns returns the number of open connections. Any goroutine.
+func (s *Server) Conns() int {
+	n := 0
+	for _, sh := range s.shards {
+		n += sh.loop.Conns()
+	}
+	return n
+}

@@ -1,0 +1,205 @@
+package amqp
+
+import (
+	"sort"
+
+	"github.com/basaltmq/basaltmq/engine/broker"
+)
+
+// unackedRun is a series of deliveries with consecutive tags and offsets.
+type unackedRun struct {
+	tag      uint64 // first delivery tag
+	count    uint64
+	offset   uint64 // first offset
+	queue    *broker.Queue
+	consumer *consumer // nil: by basic.get
+}
+
+func (r *unackedRun) end() uint64 { return r.tag + r.count }
+
+// unackedList is a channel's unacknowledged deliveries, ordered by tag. Acks
+// mostly come for the oldest, so the front is cheap to move.
+type unackedList struct {
+	runs []unackedRun
+	head int
+}
+
+func (l *unackedList) live() []unackedRun { return l.runs[l.head:] }
+
+func (l *unackedList) empty() bool { return l.head == len(l.runs) }
+
+// add appends deliveries whose tags are above all others.
+func (l *unackedList) add(r unackedRun) {
+	if n := len(l.runs); n > l.head {
+		last := &l.runs[n-1]
+		if last.end() == r.tag && last.consumer == r.consumer && last.queue == r.queue && last.offset+last.count == r.offset {
+			last.count += r.count
+			return
+		}
+	}
+	if l.head > 32 && l.head > len(l.runs)/2 {
+		n := copy(l.runs, l.runs[l.head:])
+		clear(l.runs[n:])
+		l.runs, l.head = l.runs[:n], 0
+	}
+	l.runs = append(l.runs, r)
+}
+
+// find returns the index in runs of the run that holds tag, or -1.
+func (l *unackedList) find(tag uint64) int {
+	if l.empty() {
+		return -1
+	}
+	if first := &l.runs[l.head]; tag < first.end() {
+		if tag < first.tag {
+			return -1
+		}
+		return l.head
+	}
+	live := l.live()
+	i := sort.Search(len(live), func(i int) bool { return live[i].end() > tag })
+	if i == len(live) || live[i].tag > tag {
+		return -1
+	}
+	return l.head + i
+}
+
+// take removes tag, or with multiple everything up to it, and passes the runs
+// removed to f in order. Tag 0 with multiple means all (specification of
+// basic.ack). It reports whether the tag was there.
+func (l *unackedList) take(tag uint64, multiple bool, f func(unackedRun)) bool {
+	if tag == 0 && multiple {
+		for _, r := range l.live() {
+			f(r)
+		}
+		l.clear()
+		return true
+	}
+	i := l.find(tag)
+	if i < 0 {
+		return false
+	}
+	if multiple {
+		for j := l.head; j < i; j++ {
+			f(l.runs[j])
+			l.runs[j] = unackedRun{}
+		}
+		l.head = i
+		r := &l.runs[i]
+		l.takeFront(r, tag+1-r.tag, f)
+		return true
+	}
+	r := &l.runs[i]
+	if tag == r.tag && (i == l.head || r.count > 1) {
+		l.takeFront(r, 1, f)
+		return true
+	}
+	at := tag - r.tag
+	part := *r
+	part.tag, part.offset, part.count = tag, r.offset+at, 1
+	switch {
+	case r.count == 1:
+		l.remove(i)
+	case at == r.count-1:
+		r.count--
+	default:
+		rest := *r
+		rest.tag, rest.offset, rest.count = tag+1, r.offset+at+1, r.count-at-1
+		r.count = at
+		l.insert(i+1, rest)
+	}
+	f(part)
+	return true
+}
+
+// takeFront removes the first n of run r, which is the head if all of it goes.
+func (l *unackedList) takeFront(r *unackedRun, n uint64, f func(unackedRun)) {
+	part := *r
+	part.count = n
+	r.tag, r.offset, r.count = r.tag+n, r.offset+n, r.count-n
+	if r.count == 0 {
+		*r = unackedRun{}
+		l.head++
+		if l.head == len(l.runs) {
+			l.clear()
+		}
+	}
+	f(part)
+}
+
+func (l *unackedList) remove(i int) {
+	copy(l.runs[i:], l.runs[i+1:])
+	last := len(l.runs) - 1
+	l.runs[last] = unackedRun{}
+	l.runs = l.runs[:last]
+}
+
+func (l *unackedList) insert(i int, r unackedRun) {
+	l.runs = append(l.runs, unackedRun{})
+	copy(l.runs[i+1:], l.runs[i:])
+	l.runs[i] = r
+}
+
+// putBack inserts runs that were removed before (a rolled back transaction).
+func (l *unackedList) putBack(r unackedRun) {
+	live := l.live()
+	i := sort.Search(len(live), func(i int) bool { return live[i].tag > r.tag })
+	l.insert(l.head+i, r)
+}
+
+func (l *unackedList) clear() {
+	if cap(l.runs) > 1024 {
+		l.runs = nil
+	} else {
+		clear(l.runs)
+		l.runs = l.runs[:0]
+	}
+	l.head = 0
+}
+
+// settle ends a delivery for good. Consecutive ones of a queue are gathered,
+// so that a thousand acks in one buffer cost one lock.
+func (c *conn) settle(r unackedRun) {
+	if c.settleQueue == r.queue && c.settleFirst+c.settleCount == r.offset {
+		c.settleCount += r.count
+		return
+	}
+	c.flushSettled()
+	c.settleQueue, c.settleFirst, c.settleCount = r.queue, r.offset, r.count
+}
+
+func (c *conn) flushSettled() {
+	if c.settleQueue != nil {
+		c.settleQueue.Settle(c.settleFirst, c.settleCount)
+		c.settleQueue = nil
+		c.settleCount = 0
+	}
+}
+
+// released gives a consumer its credit back.
+func (ch *channel) released(r unackedRun) {
+	if cs := r.consumer; cs != nil {
+		cs.unacked -= r.count
+		ch.outstanding -= r.count
+		if ch.globalLimit > 0 {
+			for _, other := range ch.consumers {
+				other.reconsider()
+			}
+			return
+		}
+		cs.reconsider()
+	}
+}
+
+func (ch *channel) requeue(r unackedRun) {
+	ch.conn.flushSettled()
+	r.queue.Requeue(r.offset, r.count)
+}
+
+// requeueAll returns everything unacknowledged to its queues.
+func (ch *channel) requeueAll() {
+	ch.unacked.take(0, true, func(r unackedRun) {
+		r.queue.Requeue(r.offset, r.count)
+		ch.released(r)
+	})
+}
