@@ -1,0 +1,251 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/basaltmq/basaltmq/engine/amqp"
+	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/loop"
+	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/segstore/arena"
+	"github.com/basaltmq/basaltmq/segstore/disk"
+)
+
+// Config is what an Engine needs to know. Zero values mean the defaults.
+type Config struct {
+	DataDir  string
+	Bind     netip.Addr // 127.0.0.1
+	AMQPPort uint16     // 0: a free port
+	IO       string     // auto, uring, posix
+	Loops    int        // one per core
+	// DurabilityOS makes a confirm mean "in the page cache" instead of "synced".
+	DurabilityOS bool
+	Version      string
+	Logger       *slog.Logger
+
+	HandshakeTimeout time.Duration
+}
+
+// stopTimeout is how long Stop waits for clients to answer connection.close.
+const stopTimeout = 5 * time.Second
+
+// trimInterval is how often memory of idle buffers goes back to the kernel.
+const trimInterval = 2 * time.Second
+
+// Engine is a running broker.
+type Engine struct {
+	config   Config
+	logger   *slog.Logger
+	lock     *os.File
+	pool     arena.Pool
+	disk     disk.Disk
+	store    *segstore.Store
+	broker   *broker.Broker
+	loops    []*loop.Loop
+	server   atomic.Pointer[amqp.Server]
+	listener *loop.Listener
+	stop     chan struct{}
+	trimmed  chan struct{}
+
+	// IOReason says which backends run and why.
+	IOReason string
+}
+
+// Start opens the data directory and serves it. Errors name what to do.
+func Start(c Config) (*Engine, error) {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if !c.Bind.IsValid() {
+		c.Bind = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	if c.Loops <= 0 {
+		c.Loops = runtime.NumCPU()
+	}
+	if c.IO == "" {
+		c.IO = "auto"
+	}
+	e := &Engine{config: c, logger: c.Logger, stop: make(chan struct{}), trimmed: make(chan struct{})}
+	if err := e.start(); err != nil {
+		e.abort()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *Engine) start() error {
+	// Find out early: nothing has been read or written yet.
+	listener, err := loop.Listen(netip.AddrPortFrom(e.config.Bind, e.config.AMQPPort))
+	if err != nil {
+		if errors.Is(err, unix.EADDRINUSE) {
+			return fmt.Errorf("%w: another program has the port; choose another with --amqp-port", err)
+		}
+		return err
+	}
+	e.listener = listener
+	if err := e.lockDir(); err != nil {
+		return err
+	}
+	if e.disk, e.IOReason, err = disk.Open(e.config.IO, e.config.DataDir); err != nil {
+		return err
+	}
+	e.store, err = segstore.Open(segstore.Options{
+		Disk: e.disk, Arena: &e.pool, Logger: e.logger, DurabilityOS: e.config.DurabilityOS, OnCommit: e.committed,
+	})
+	if err != nil {
+		return err
+	}
+	e.broker, err = broker.Open(broker.Options{
+		Store: e.store, Disk: e.disk, Logger: e.logger, SyncDefinitions: !e.config.DurabilityOS, OnDurable: e.committed,
+	})
+	if err != nil {
+		return err
+	}
+	for i := range e.config.Loops {
+		l, err := loop.New(loop.Options{ID: i, Arena: &e.pool, Logger: e.logger, Backend: socketBackend(e.config.IO)})
+		if err != nil {
+			return err
+		}
+		e.loops = append(e.loops, l)
+	}
+	server := amqp.NewServer(amqp.Options{
+		Broker: e.broker, Auth: broker.StaticUser{Name: "guest", Password: "guest"}, Loops: e.loops,
+		Logger: e.logger, Version: e.config.Version, HandshakeTimeout: e.config.HandshakeTimeout,
+	})
+	e.server.Store(server)
+	for _, l := range e.loops {
+		l.Start()
+	}
+	e.listener.Serve(e.loops[0], func(fd int, _ netip.AddrPort) { server.Accept(fd) })
+	go e.trim()
+	return nil
+}
+
+// socketBackend chooses how loops wait: epoll unless io_uring is asked for.
+// Measured with 128 KiB chunks, the two move the same; with many connections
+// and small messages io_uring saves about a tenth of the loop's time, and
+// epoll notices resets of paused connections at once.
+func socketBackend(io string) string {
+	if io == "uring" {
+		return "uring"
+	}
+	return "epoll"
+}
+
+// committed passes progress of the store on to the connections that wait.
+func (e *Engine) committed() {
+	if s := e.server.Load(); s != nil {
+		s.Committed()
+	}
+}
+
+// lockDir makes the data directory and locks it against a second broker.
+func (e *Engine) lockDir() error {
+	dir := e.config.DataDir
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o640)
+	if err != nil {
+		return fmt.Errorf("data directory is not writable: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if err == unix.EWOULDBLOCK {
+			return fmt.Errorf("data directory %s is in use by another broker: stop that one, or choose another directory with -D", dir)
+		}
+		return fmt.Errorf("data directory %s cannot be locked: %w", dir, err)
+	}
+	e.lock = f
+	return nil
+}
+
+// trim gives idle buffers back to the kernel from time to time.
+func (e *Engine) trim() {
+	defer close(e.trimmed)
+	ticker := time.NewTicker(trimInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			e.pool.Trim()
+		case <-e.stop:
+			return
+		}
+	}
+}
+
+// Addr is where AMQP clients connect.
+func (e *Engine) Addr() netip.AddrPort { return e.listener.Addr() }
+
+// Recovered says what the start found.
+func (e *Engine) Recovered() broker.Recovered { return e.broker.Recovered() }
+
+// Loops is the number of event loops.
+func (e *Engine) Loops() int { return len(e.loops) }
+
+// Backends names the I/O backends of sockets and files.
+func (e *Engine) Backends() (sockets, files string) { return e.loops[0].Backend(), e.disk.Name() }
+
+// Broker gives access to the model, for tests and tools.
+func (e *Engine) Broker() *broker.Broker { return e.broker }
+
+// Pool is the pool that all big buffers come from.
+func (e *Engine) Pool() *arena.Pool { return &e.pool }
+
+// Connections is the number of open sockets, those in their handshake included.
+func (e *Engine) Connections() int { return e.server.Load().Conns() }
+
+// Stop ends the broker in good order.
+func (e *Engine) Stop() error {
+	server := e.server.Load()
+	e.listener.Close()
+	server.Shutdown()
+	deadline := time.Now().Add(stopTimeout)
+	for server.Conns() > 0 && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	e.stopLoops()
+	close(e.stop)
+	<-e.trimmed
+	return errors.Join(e.broker.Close(), e.store.Close(), e.disk.Close(), e.lock.Close())
+}
+
+func (e *Engine) stopLoops() {
+	for _, l := range e.loops {
+		l.Stop()
+	}
+	for _, l := range e.loops {
+		l.Wait()
+	}
+}
+
+// abort undoes a start that failed half way.
+func (e *Engine) abort() {
+	e.stopLoops() // those that were made need it even if they never ran
+	if e.broker != nil {
+		_ = e.broker.Close()
+	}
+	if e.store != nil {
+		_ = e.store.Close()
+	}
+	if e.disk != nil {
+		_ = e.disk.Close()
+	}
+	if e.listener != nil {
+		e.listener.Close()
+	}
+	if e.lock != nil {
+		e.lock.Close()
+	}
+}

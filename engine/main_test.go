@@ -1,0 +1,44 @@
+package engine_test
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/basaltmq/basaltmq/engine"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// start runs a broker on a free port until the test ends.
+func start(t testing.TB, change ...func(*engine.Config)) *engine.Engine {
+	t.Helper()
+	config := engine.Config{DataDir: t.TempDir(), Version: "test", Loops: 2}
+	for _, f := range change {
+		f(&config)
+	}
+	e, err := engine.Start(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Stop(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	return e
+}
+
+// eventually waits until condition holds.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("does not come true: %s", what)
+		}
+		runtime.Gosched()
+	}
+}
