@@ -1,0 +1,122 @@
+package perf
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// clockTick is the unit of CPU times in /proc/PID/stat. Linux has reported
+// them in hundredths of a second on all platforms since 2.6 (USER_HZ), scaled
+// from the scheduler's precise sums.
+const clockTick = 10 * time.Millisecond
+
+// memoryFigures are a process's memory in bytes, as /proc/PID/status names them.
+type memoryFigures struct {
+	RSS  uint64 `json:"vm_rss"`   // resident now
+	HWM  uint64 `json:"vm_hwm"`   // most ever resident
+	Anon uint64 `json:"rss_anon"` // heap, stacks, anonymous mappings
+	File uint64 `json:"rss_file"` // mapped files, the binary among them
+}
+
+func (m memoryFigures) max(other memoryFigures) memoryFigures {
+	return memoryFigures{
+		RSS: max(m.RSS, other.RSS), HWM: max(m.HWM, other.HWM),
+		Anon: max(m.Anon, other.Anon), File: max(m.File, other.File),
+	}
+}
+
+// processCPU reads the CPU time a process has used, all threads, living and
+// ended.
+func processCPU(pid int) (time.Duration, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	return parseStatCPU(raw)
+}
+
+// parseStatCPU finds utime and stime, fields 14 and 15 of proc(5); the second
+// field is a name in parentheses that may hold anything.
+func parseStatCPU(raw []byte) (time.Duration, error) {
+	fields := bytes.Fields(raw[bytes.LastIndexByte(raw, ')')+1:])
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("perf: /proc/PID/stat has %d fields behind the name", len(fields))
+	}
+	var ticks uint64
+	for _, field := range fields[11:13] {
+		value, err := strconv.ParseUint(string(field), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("perf: /proc/PID/stat: %w", err)
+		}
+		ticks += value
+	}
+	return time.Duration(ticks) * clockTick, nil
+}
+
+// processMemory reads a process's memory figures.
+func processMemory(pid int) (memoryFigures, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return memoryFigures{}, err
+	}
+	return parseStatusMemory(raw), nil
+}
+
+func parseStatusMemory(raw []byte) memoryFigures {
+	var figures memoryFigures
+	targets := map[string]*uint64{
+		"VmRSS": &figures.RSS, "VmHWM": &figures.HWM, "RssAnon": &figures.Anon, "RssFile": &figures.File,
+	}
+	for line := range bytes.Lines(raw) {
+		name, rest, _ := bytes.Cut(line, []byte(":"))
+		if target := targets[string(name)]; target != nil {
+			if fields := bytes.Fields(rest); len(fields) > 0 {
+				kib, _ := strconv.ParseUint(string(fields[0]), 10, 64)
+				*target = kib << 10
+			}
+		}
+	}
+	return figures
+}
+
+// threadLoad is the time a thread has run, and has waited for a core.
+type threadLoad struct{ run, wait time.Duration }
+
+// readThreadLoad reads /proc/PID/task/TID/schedstat; ok is false where the
+// kernel was built without it, or the thread has ended.
+func readThreadLoad(pid, tid int) (load threadLoad, ok bool) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid))
+	if err != nil {
+		return threadLoad{}, false
+	}
+	_, err = fmt.Sscan(string(raw), &load.run, &load.wait)
+	return load, err == nil
+}
+
+// readThreadLoads reads all threads of a process.
+func readThreadLoads(pid int) map[int]threadLoad {
+	loads := make(map[int]threadLoad)
+	entries, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	for _, entry := range entries {
+		tid, _ := strconv.Atoi(filepath.Base(entry))
+		if load, ok := readThreadLoad(pid, tid); ok {
+			loads[tid] = load
+		}
+	}
+	return loads
+}
+
+// busiest returns the largest share of elapsed for which one thread ran or
+// wanted to.
+func busiest(before, after map[int]threadLoad, elapsed time.Duration) (share float64) {
+	for tid, end := range after {
+		begin := before[tid]
+		span := end.run + end.wait - begin.run - begin.wait
+		share = max(share, float64(span)/float64(elapsed))
+	}
+	return min(share, 1)
+}

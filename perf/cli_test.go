@@ -1,0 +1,182 @@
+package perf
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseQuantity(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]uint64{
+		"0": 0, "16": 16, "1k": 1000, "1K": 1000, "1kB": 1000, "1KiB": 1024, "64 KiB": 65536, "1.5M": 1500000, "2Mi": 2 << 20, "1g": 1e9, "1GiB": 1 << 30, "7b": 7,
+	} {
+		if got, err := parseQuantity(text); got != want || err != nil {
+			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "k", "-1", "1x", "1.2.3", "1e3x", "99999999999G", "nan", "0x10"} {
+		if got, err := parseQuantity(text); err == nil {
+			t.Errorf("%q: %d, want an error", text, got)
+		}
+	}
+}
+
+func TestParseDuration(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{
+		"0": 0, "10": 10 * time.Second, "1.5": 1500 * time.Millisecond, "10s": 10 * time.Second, "500ms": 500 * time.Millisecond, "2m": 2 * time.Minute,
+	} {
+		if got, err := parseDuration(text); got != want || err != nil {
+			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "-1", "-1s", "x", "1parsec", "NaN", "1e300"} {
+		if got, err := parseDuration(text); err == nil {
+			t.Errorf("%q: %v, want an error", text, got)
+		}
+	}
+}
+
+func TestHumanFigures(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
+		if got := humanCount(n); got != want {
+			t.Errorf("%d: %q", n, got)
+		}
+	}
+	for n, want := range map[uint64]string{5: "5 B", 1536: "1.5 KiB", 3 << 20: "3.0 MiB", 5 << 30: "5.0 GiB"} {
+		if got := humanBytes(n); got != want {
+			t.Errorf("%d: %q", n, got)
+		}
+	}
+}
+
+// parseOptions runs the command line through flags and checks.
+func parseOptions(arguments ...string) (throughputOptions, error) {
+	var options throughputOptions
+	flags := newFlagSet("throughput")
+	declareThroughput(flags, &options)
+	if err := flags.parse(arguments); err != nil {
+		return options, err
+	}
+	err := options.finish(flags)
+	return options, err
+}
+
+func TestThroughputFlags(t *testing.T) {
+	t.Parallel()
+	long, err := parseOptions("--publishers", "2", "--consumers=3", "--size", "1KiB", "--ack", "5", "--confirm", "100",
+		"--persistent", "--prefetch", "50", "--rate", "1k", "--consumer-rate", "2k", "--time", "30", "--queue", "q", "--exchange", "e",
+		"--routing-key", "k", "--verify", "--measure-latency", "--quiet", "--pmessages", "1M", "--cmessages", "2M", "--poll", "--loops", "2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, err := parseOptions("-x2", "-y", "3", "-s1KiB", "-a=5", "-c", "100", "-pP50", "-r1k", "-R", "2k", "-z30", "-uq", "-e", "e",
+		"-k", "k", "-Vlq", "-C1M", "-D2M", "-g", "--loops=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if long != short {
+		t.Errorf("long and short names differ:\n%+v\n%+v", long, short)
+	}
+	if short.Publishers != 2 || short.Size != 1024 || !short.Persistent || short.Prefetch != 50 || short.Duration != 30*time.Second ||
+		short.PublishMax != 1e6 || short.Warmup != 0 || !short.Verify || !short.MeasureLatency || !short.Quiet {
+		t.Errorf("%+v", short)
+	}
+	defaults, err := parseOptions()
+	if err != nil || defaults.Publishers != 1 || defaults.Consumers != 1 || defaults.Size != 16 || defaults.Queue != "perf-test" ||
+		defaults.Warmup != time.Second || defaults.URI != "amqp://guest:xxxxx@127.0.0.1:5672/" || defaults.routingKeyFor("q") != "q" {
+		t.Errorf("%+v, %v", defaults, err)
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		arguments, want string
+	}{
+		{"", "no subcommand"},
+		{"churn", `unknown subcommand "churn"`},
+		{"help churn", `unknown subcommand "churn"`},
+		{"throughput 5", `unexpected argument "5"`},
+		{"throughput -x", "option -x needs a value"},
+		{"throughput --size", "option --size needs a value"},
+		{"throughput --size=", "size"},
+		{"throughput -s big", `"big" is not a number`},
+		{"throughput --nosuch", "unknown option --nosuch"},
+		{"throughput --x 5", "unknown option --x"},
+		{"throughput -qK", "unknown option -K"},
+		{"throughput -z never", `"never" is not a duration`},
+		{"throughput -x 99999999999", "above"},
+		{"throughput -x0 -y0", "nothing to do"},
+		{"throughput -l -s 7", "--size must be at least 8"},
+		{"throughput -V --random-bodies -s 7", "--size must be at least 8"},
+		{"throughput -V -l --random-bodies -s 15", "--size must be at least 16"},
+		{"throughput -s 600MiB", "--size is at most"},
+		{"throughput -a 11 -P 10", "--ack 11 would never happen"},
+		{"throughput -P 65536", "--prefetch is at most"},
+		{"throughput -T 5", "give --ack"},
+		{"throughput -t 5 -c 5", "exclude each other"},
+		{"throughput --queue-pattern q", "needs a %"},
+		{"throughput --queue-pattern q% --queue-pattern-from 3 --queue-pattern-to 2", "not a range"},
+		{"throughput -u=", "need a queue"},
+		{"throughput --loops 1000", "at most 256 loops"},
+		{"throughput --uri http://x/", "must start with amqp://"},
+		{"throughput --uri ://", "not a URI"},
+		{"throughput -u " + strings.Repeat("x", 256), "at most 255"},
+		{"throughput --properties {", "not a JSON object"},
+		{"throughput --properties {}{}", "something behind"},
+		{"throughput --properties {\"colour\":1}", "colour: unknown property"},
+		{"throughput --properties {\"priority\":256}", "priority: must be a whole number from 0 to 255"},
+		{"throughput --properties {\"type\":1}", "type: must be a string"},
+		{"throughput --properties {\"headers\":1}", "headers: must be an object"},
+		{"throughput --json /nonexistent/x", "--json: open /nonexistent/x"},
+		{"throughput --broker-pid 4194999", "can't read the figures of process 4194999"},
+		{"calibrate --json /nonexistent/x", "--json: open /nonexistent/x"},
+		{"calibrate -z 0", "--time above 0"},
+		{"calibrate -s 1T", "not a number"},
+	} {
+		code, stdout, stderr := runMain(t.Context(), strings.Fields(test.arguments)...)
+		if code != exitUsage || !strings.Contains(stderr, test.want) || strings.Count(stderr, "\n") != 1 || stdout != "" {
+			t.Errorf("%q: exit status %d, stderr %q; want %d and one line with %q", test.arguments, code, stderr, exitUsage, test.want)
+		}
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	t.Parallel()
+	for arguments, want := range map[string]string{
+		"--help": "throughput", "help": "calibrate", "help throughput": "--measure-latency", "throughput --help": "--queue-pattern",
+		"calibrate -h": "yardstick", "--version": program,
+	} {
+		code, stdout, stderr := runMain(t.Context(), strings.Fields(arguments)...)
+		if code != exitOK || !strings.Contains(stdout, want) || strings.Contains(stdout, relayCommand) || stderr != "" {
+			t.Errorf("%q: exit status %d, stdout %q, stderr %q", arguments, code, stdout, stderr)
+		}
+	}
+}
+
+func TestParseURI(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][4]string{
+		"amqp://":                        {"127.0.0.1:5672", "guest", "guest", "/"},
+		"amqp://host":                    {"host:5672", "guest", "guest", "/"},
+		"amqp://a:b%40@host:1/v":         {"host:1", "a", "b@", "v"},
+		"amqp://a:b@[::1]:5/%2F":         {"[::1]:5", "a", "b", "/"},
+		"amqp://a:b@127.0.0.1/my%2Fhost": {"127.0.0.1:5672", "a", "b", "my/host"},
+	} {
+		got, err := parseURI(text)
+		if err != nil || [4]string{got.hostPort, got.user, got.password, got.virtualHost} != want {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+}
+
+func TestEnvironmentNamesTheMachine(t *testing.T) {
+	t.Parallel()
+	got := readEnvironment(t.TempDir())
+	if got.Kernel == "" || got.GoVersion == "" || got.CPU.Cores == 0 || got.Filesystem == "" || got.Time.IsZero() {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,103 @@
+package perf
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/klauspost/cpuid/v2"
+	"golang.org/x/sys/unix"
+)
+
+// environment is the machine and the software a figure was measured on. A
+// figure without it can't be compared with another.
+type environment struct {
+	CPU        cpuFigures `json:"cpu"`
+	Kernel     string     `json:"kernel"`
+	Governor   string     `json:"governor,omitempty"`   // of core 0; empty when unknown (virtual machines)
+	Filesystem string     `json:"filesystem,omitempty"` // of --data-dir
+	GoVersion  string     `json:"go_version"`
+	GOOS       string     `json:"goos"`
+	GOARCH     string     `json:"goarch"`
+	Time       time.Time  `json:"time"`
+}
+
+type cpuFigures struct {
+	Model      string   `json:"model"`
+	Vendor     string   `json:"vendor"`
+	Cores      int      `json:"cores"` // usable by this process, hardware threads
+	Physical   int      `json:"physical_cores,omitempty"`
+	Hypervisor bool     `json:"hypervisor"`
+	CacheLine  int      `json:"cache_line_bytes,omitempty"`
+	L1Data     int      `json:"l1_data_bytes,omitempty"`
+	L2         int      `json:"l2_bytes,omitempty"`
+	L3         int      `json:"l3_bytes,omitempty"`
+	Features   []string `json:"features"`
+}
+
+func readEnvironment(dataDir string) environment {
+	return environment{
+		CPU: cpuFigures{
+			Model:      cpuid.CPU.BrandName,
+			Vendor:     cpuid.CPU.VendorString,
+			Cores:      runtime.NumCPU(),
+			Physical:   cpuid.CPU.PhysicalCores,
+			Hypervisor: cpuid.CPU.Supports(cpuid.HYPERVISOR),
+			CacheLine:  max(cpuid.CPU.CacheLine, 0),
+			L1Data:     max(cpuid.CPU.Cache.L1D, 0),
+			L2:         max(cpuid.CPU.Cache.L2, 0),
+			L3:         max(cpuid.CPU.Cache.L3, 0),
+			Features:   cpuid.CPU.FeatureSet(),
+		},
+		Kernel:     kernelRelease(),
+		Governor:   readTrimmed("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+		Filesystem: filesystemName(dataDir),
+		GoVersion:  runtime.Version(),
+		GOOS:       runtime.GOOS,
+		GOARCH:     runtime.GOARCH,
+		Time:       time.Now().UTC().Truncate(time.Second),
+	}
+}
+
+func readTrimmed(path string) string {
+	raw, _ := os.ReadFile(path)
+	return strings.TrimSpace(string(raw))
+}
+
+func kernelRelease() string {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(name.Sysname[:]) + " " + unix.ByteSliceToString(name.Release[:])
+}
+
+// filesystems names the magic numbers of statfs(2) that a data directory is
+// likely to have.
+var filesystems = map[int64]string{
+	unix.EXT4_SUPER_MAGIC:      "ext4", // ext2 and ext3 too
+	unix.XFS_SUPER_MAGIC:       "xfs",
+	unix.BTRFS_SUPER_MAGIC:     "btrfs",
+	unix.TMPFS_MAGIC:           "tmpfs",
+	unix.OVERLAYFS_SUPER_MAGIC: "overlayfs",
+	unix.NFS_SUPER_MAGIC:       "nfs",
+	unix.F2FS_SUPER_MAGIC:      "f2fs",
+	0x2FC12FC1:                 "zfs",
+}
+
+func filesystemName(path string) string {
+	if path == "" {
+		return ""
+	}
+	var stat unix.Statfs_t
+	if err := unix.Statfs(path, &stat); err != nil {
+		return ""
+	}
+	magic := int64(uint32(stat.Type))
+	if name := filesystems[magic]; name != "" {
+		return name
+	}
+	return fmt.Sprintf("%#x", magic)
+}

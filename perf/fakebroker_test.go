@@ -1,0 +1,391 @@
+package perf
+
+import (
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+// fakeBroker is just enough of a broker for the load generator: it declares
+// anything, keeps the messages of queues in memory, delivers them to consumers
+// in turn, confirms and commits. One goroutine reads per connection, one
+// writes. Knobs make it misbehave.
+type fakeBroker struct {
+	listener net.Listener
+	wait     sync.WaitGroup
+
+	// Knobs, set before the first connection.
+	frameMax      uint32
+	corruptEvery  int    // flip a body byte of every Nth delivery
+	swapOrder     bool   // deliver messages in pairs, the second first
+	closeAfter    int    // connection.close 404 after so many publishes
+	confirmSingly bool   // one ack per publish, in reverse within a read
+	nackEvery     int    // with confirmSingly: nack every Nth
+	holdConfirms  bool   // never confirm
+	refuseLogin   bool   // connection.close 403
+	greeting      string // written instead of connection.start
+
+	mu        sync.Mutex
+	queues    map[string]*fakeQueue
+	conns     map[*fakeConn]bool
+	published int
+	bodies    int // of those, bytes
+	acked     int
+	ackFrames int
+	commits   int
+	deliverN  int
+	unacked   int // most publishes received while confirms are held
+	changed   *sync.Cond
+}
+
+type fakeQueue struct {
+	messages  []fakeMessage
+	consumers []*fakeConn
+	next      int
+}
+
+type fakeMessage struct{ properties, body []byte }
+
+// fakeConn is one connection to the fake broker.
+type fakeConn struct {
+	broker *fakeBroker
+	net.Conn
+	mu         sync.Mutex
+	cond       *sync.Cond
+	out        []byte
+	finished   bool
+	tag        uint64
+	lastAck    uint64
+	confirming bool
+	publishTag uint64
+	unanswered []uint64
+}
+
+func startFakeBroker(t *testing.T, adjust func(*fakeBroker)) (uri string, b *fakeBroker) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = &fakeBroker{listener: listener, frameMax: 131072, queues: map[string]*fakeQueue{}, conns: map[*fakeConn]bool{}}
+	b.changed = sync.NewCond(&b.mu)
+	if adjust != nil {
+		adjust(b)
+	}
+	b.wait.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			c := &fakeConn{broker: b, Conn: conn}
+			c.cond = sync.NewCond(&c.mu)
+			b.mu.Lock()
+			b.conns[c] = true
+			b.mu.Unlock()
+			b.wait.Go(c.read)
+			b.wait.Go(c.write)
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		b.mu.Lock()
+		for c := range b.conns {
+			c.Close()
+		}
+		b.mu.Unlock()
+		b.wait.Wait()
+	})
+	return "amqp://guest:guest@" + listener.Addr().String() + "/", b
+}
+
+// write sends what the others put into out.
+func (c *fakeConn) write() {
+	for {
+		c.mu.Lock()
+		for len(c.out) == 0 && !c.finished {
+			c.cond.Wait()
+		}
+		chunk, finished := c.out, c.finished
+		c.out = nil
+		c.mu.Unlock()
+		if len(chunk) == 0 && finished {
+			c.Close()
+			return
+		}
+		if _, err := c.Write(chunk); err != nil {
+			return
+		}
+	}
+}
+
+func (c *fakeConn) finish() {
+	c.mu.Lock()
+	c.finished = true
+	c.mu.Unlock()
+	c.cond.Signal()
+}
+
+func (c *fakeConn) send(channel uint16, method amqp.Method) {
+	c.mu.Lock()
+	c.out = amqp.AppendMethodFrame(c.out, channel, method)
+	c.mu.Unlock()
+	c.cond.Signal()
+}
+
+func (c *fakeConn) sendContent(method amqp.Method, message fakeMessage) {
+	c.mu.Lock()
+	c.out = amqp.AppendMethodFrame(c.out, clientChannel, method)
+	c.out = amqp.AppendHeaderFrame(c.out, clientChannel, uint64(len(message.body)), message.properties)
+	c.out = amqp.AppendBodyFrames(c.out, clientChannel, message.body, c.broker.frameMax)
+	c.mu.Unlock()
+	c.cond.Signal()
+}
+
+// read serves one connection.
+func (c *fakeConn) read() {
+	defer c.finish()
+	header := make([]byte, len(amqp.ProtocolHeader))
+	if _, err := readFull(c, header); err != nil {
+		return
+	}
+	if c.broker.greeting != "" {
+		c.mu.Lock()
+		c.out = append(c.out, c.broker.greeting...)
+		c.mu.Unlock()
+		return
+	}
+	var properties amqp.TableBuilder
+	properties.SetString("product", "FakeMQ")
+	properties.SetString("version", "1.2.3")
+	c.send(0, &amqp.ConnectionStart{VersionMinor: 9, ServerProperties: properties.Table(), Mechanisms: []byte("PLAIN"), Locales: []byte("en_US")})
+
+	var buffer []byte
+	chunk := make([]byte, 64<<10)
+	var publish *amqp.BasicPublish
+	var queue string
+	var message fakeMessage
+	var left uint64
+	for {
+		n, err := c.Read(chunk)
+		if err != nil {
+			return
+		}
+		buffer = append(buffer, chunk[:n]...)
+		for {
+			frame, n, err := amqp.ParseFrame(buffer, c.broker.frameMax)
+			if err != nil {
+				panic(err) // the load generator must not send such a thing
+			}
+			if n == 0 {
+				break
+			}
+			switch frame.Type {
+			case amqp.FrameMethod:
+				id, arguments, _ := amqp.SplitMethod(frame.Payload)
+				method := amqp.NewMethod(id)
+				if err := method.Decode(arguments); err != nil {
+					panic(err)
+				}
+				var isPublish bool
+				if publish, isPublish = method.(*amqp.BasicPublish); isPublish {
+					queue = string(publish.RoutingKey)
+				} else if !c.handle(method) {
+					return
+				}
+			case amqp.FrameHeader:
+				header, err := amqp.DecodeContentHeader(frame.Payload)
+				if err != nil || publish == nil {
+					panic("content header without publish")
+				}
+				message = fakeMessage{properties: append([]byte(nil), header.Properties...)}
+				if left = header.BodySize; left == 0 && !c.publish(queue, message) {
+					return
+				}
+			case amqp.FrameBody:
+				message.body = append(message.body, frame.Payload...)
+				if left -= uint64(len(frame.Payload)); left == 0 && !c.publish(queue, message) {
+					return
+				}
+			}
+			buffer = buffer[n:]
+		}
+		c.confirm()
+	}
+}
+
+func readFull(c net.Conn, into []byte) (n int, err error) {
+	for n < len(into) && err == nil {
+		var m int
+		m, err = c.Read(into[n:])
+		n += m
+	}
+	return n, err
+}
+
+// handle answers a method; false ends the connection.
+func (c *fakeConn) handle(method amqp.Method) bool {
+	b := c.broker
+	switch m := method.(type) {
+	case *amqp.ConnectionStartOk:
+		if b.refuseLogin {
+			c.send(0, &amqp.ConnectionClose{ReplyCode: 403, ReplyText: []byte("ACCESS_REFUSED - no")})
+			return false
+		}
+		c.send(0, &amqp.ConnectionTune{ChannelMax: 2047, FrameMax: b.frameMax, Heartbeat: 60})
+	case *amqp.ConnectionOpen:
+		c.send(0, &amqp.ConnectionOpenOk{})
+	case *amqp.ConnectionClose:
+		c.send(0, &amqp.ConnectionCloseOk{})
+		return false
+	case *amqp.ChannelOpen:
+		c.send(clientChannel, &amqp.ChannelOpenOk{})
+	case *amqp.QueueDeclare:
+		name := string(m.Queue)
+		if name == "" {
+			name = "amq.gen-" + strings.ReplaceAll(c.RemoteAddr().String(), ":", "-")
+		}
+		b.mu.Lock()
+		count := len(b.lockedQueue(name).messages)
+		b.mu.Unlock()
+		c.send(clientChannel, &amqp.QueueDeclareOk{Queue: []byte(name), MessageCount: uint32(count)})
+	case *amqp.QueueBind:
+		c.send(clientChannel, &amqp.QueueBindOk{})
+	case *amqp.QueuePurge:
+		c.send(clientChannel, &amqp.QueuePurgeOk{})
+	case *amqp.BasicQos:
+		c.send(clientChannel, &amqp.BasicQosOk{})
+	case *amqp.ConfirmSelect:
+		c.confirming = true
+		c.send(clientChannel, &amqp.ConfirmSelectOk{})
+	case *amqp.TxSelect:
+		c.send(clientChannel, &amqp.TxSelectOk{})
+	case *amqp.TxCommit:
+		b.mu.Lock()
+		b.commits++
+		b.mu.Unlock()
+		c.send(clientChannel, &amqp.TxCommitOk{})
+	case *amqp.BasicConsume:
+		c.send(clientChannel, &amqp.BasicConsumeOk{ConsumerTag: []byte("ctag")})
+		b.mu.Lock()
+		q := b.lockedQueue(string(m.Queue))
+		q.consumers = append(q.consumers, c)
+		b.pump(q)
+		b.mu.Unlock()
+	case *amqp.BasicGet:
+		b.mu.Lock()
+		q := b.lockedQueue(string(m.Queue))
+		if len(q.messages) == 0 {
+			c.send(clientChannel, &amqp.BasicGetEmpty{})
+		} else {
+			c.tag++
+			c.sendContent(&amqp.BasicGetOk{DeliveryTag: c.tag}, q.messages[0])
+			q.messages = q.messages[1:]
+		}
+		b.mu.Unlock()
+	case *amqp.BasicAck:
+		b.mu.Lock()
+		if m.Multiple {
+			b.acked += int(m.DeliveryTag - c.lastAck)
+			c.lastAck = m.DeliveryTag
+		} else {
+			b.acked++
+		}
+		b.ackFrames++
+		b.mu.Unlock()
+	}
+	return true
+}
+
+func (b *fakeBroker) lockedQueue(name string) *fakeQueue {
+	if b.queues[name] == nil {
+		b.queues[name] = &fakeQueue{}
+	}
+	return b.queues[name]
+}
+
+// publish takes a message; false ends the connection.
+func (c *fakeConn) publish(queue string, message fakeMessage) bool {
+	b := c.broker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.published++
+	b.changed.Broadcast()
+	b.bodies += len(message.body)
+	if b.closeAfter > 0 && b.published > b.closeAfter {
+		c.send(0, &amqp.ConnectionClose{
+			ReplyCode: 404, ReplyText: []byte("NOT_FOUND - no exchange 'gone' in vhost '/'"),
+			ClassID: 60, MethodID: 40,
+		})
+		return false
+	}
+	c.publishTag++
+	c.unanswered = append(c.unanswered, c.publishTag)
+	b.unacked = max(b.unacked, len(c.unanswered))
+	q := b.lockedQueue(queue)
+	q.messages = append(q.messages, message)
+	b.pump(q)
+	return true
+}
+
+// pump delivers a queue's messages to its consumers in turn.
+func (b *fakeBroker) pump(q *fakeQueue) {
+	for len(q.consumers) > 0 && len(q.messages) > 0 {
+		if b.swapOrder {
+			if len(q.messages) < 2 {
+				return
+			}
+			q.messages[0], q.messages[1] = q.messages[1], q.messages[0]
+			b.deliver(q)
+		}
+		b.deliver(q)
+	}
+}
+
+func (b *fakeBroker) deliver(q *fakeQueue) {
+	message := q.messages[0]
+	q.messages = q.messages[1:]
+	c := q.consumers[q.next%len(q.consumers)]
+	q.next++
+	b.deliverN++
+	if b.corruptEvery > 0 && b.deliverN%b.corruptEvery == 0 {
+		message.body[len(message.body)-1] ^= 1
+	}
+	c.tag++
+	c.sendContent(&amqp.BasicDeliver{
+		ConsumerTag: []byte("ctag"), DeliveryTag: c.tag, RoutingKey: []byte("k"),
+	}, message)
+}
+
+// confirm answers what one read brought.
+func (c *fakeConn) confirm() {
+	b := c.broker
+	if !c.confirming || b.holdConfirms || len(c.unanswered) == 0 {
+		return
+	}
+	if !b.confirmSingly {
+		c.send(clientChannel, &amqp.BasicAck{DeliveryTag: c.unanswered[len(c.unanswered)-1], Multiple: true})
+	} else {
+		for i := len(c.unanswered) - 1; i >= 0; i-- {
+			tag := c.unanswered[i]
+			if b.nackEvery > 0 && tag%uint64(b.nackEvery) == 0 {
+				c.send(clientChannel, &amqp.BasicNack{DeliveryTag: tag})
+			} else {
+				c.send(clientChannel, &amqp.BasicAck{DeliveryTag: tag})
+			}
+		}
+	}
+	c.unanswered = c.unanswered[:0]
+}
+
+// waitFor waits until a condition on the broker's counters holds.
+func (b *fakeBroker) waitFor(condition func() bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for !condition() {
+		b.changed.Wait()
+	}
+}

@@ -1,0 +1,108 @@
+package perf
+
+import (
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sys/unix"
+)
+
+// Range and precision of latency histograms, in nanoseconds.
+const (
+	latencyMin              = 1
+	latencyMax              = int64(time.Hour)
+	latencySignificantDigit = 3
+)
+
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(latencyMin, latencyMax, latencySignificantDigit)
+}
+
+// clockBase and clockOrigin tie Go's cheap monotonic clock to CLOCK_MONOTONIC,
+// whose values are the same in every process until the next boot. So a
+// timestamp left in a queue by an earlier run is recognised as old.
+var clockBase, clockOrigin = func() (int64, time.Time) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		panic("perf: CLOCK_MONOTONIC: " + err.Error()) // exists since Linux 2.6
+	}
+	return now.Nano(), time.Now()
+}()
+
+// monotonicNow returns CLOCK_MONOTONIC in nanoseconds.
+func monotonicNow() int64 { return clockBase + int64(time.Since(clockOrigin)) }
+
+// latencyRecorder collects the latencies seen by one loop. The loop records
+// between begin and end, once per read; the reporter drains from outside.
+type latencyRecorder struct {
+	mu        sync.Mutex
+	histogram *hdrhistogram.Histogram
+	spare     *hdrhistogram.Histogram // empty; only touched by drainInto
+	now       int64                   // read once per begin
+	runStart  int64                   // messages stamped before this are stale
+	stale     uint64
+}
+
+func newLatencyRecorder(runStart int64) *latencyRecorder {
+	return &latencyRecorder{histogram: newHistogram(), spare: newHistogram(), runStart: runStart}
+}
+
+func (r *latencyRecorder) begin() {
+	r.mu.Lock()
+	r.now = monotonicNow()
+}
+
+func (r *latencyRecorder) end() { r.mu.Unlock() }
+
+// record notes a message whose intended send time was sentAt.
+func (r *latencyRecorder) record(sentAt int64) {
+	if sentAt < r.runStart || sentAt > r.now {
+		r.stale++
+		return
+	}
+	// The value is clamped, so recording can't fail.
+	_ = r.histogram.RecordValue(max(latencyMin, min(r.now-sentAt, latencyMax)))
+}
+
+// drainInto moves what was recorded into target and returns the number of
+// stale messages since the last drain. target may be nil to discard.
+func (r *latencyRecorder) drainInto(target *hdrhistogram.Histogram) (stale uint64) {
+	r.mu.Lock()
+	full := r.histogram
+	r.histogram = r.spare
+	stale, r.stale = r.stale, 0
+	r.mu.Unlock()
+	if target != nil {
+		target.Merge(full)
+	}
+	full.Reset()
+	r.spare = full
+	return stale
+}
+
+// latencyFigures is the latency part of a result, in microseconds.
+type latencyFigures struct {
+	Samples int64   `json:"samples"`
+	Stale   uint64  `json:"stale_messages"` // stamped before the run began
+	Min     float64 `json:"min_us"`
+	Mean    float64 `json:"mean_us"`
+	P50     float64 `json:"p50_us"`
+	P75     float64 `json:"p75_us"`
+	P90     float64 `json:"p90_us"`
+	P95     float64 `json:"p95_us"`
+	P99     float64 `json:"p99_us"`
+	P999    float64 `json:"p99_9_us"`
+	P9999   float64 `json:"p99_99_us"`
+	Max     float64 `json:"max_us"`
+}
+
+func newLatencyFigures(h *hdrhistogram.Histogram, stale uint64) *latencyFigures {
+	at := func(percentile float64) float64 { return float64(h.ValueAtPercentile(percentile)) / 1e3 }
+	return &latencyFigures{
+		Samples: h.TotalCount(), Stale: stale,
+		Min: float64(h.Min()) / 1e3, Mean: h.Mean() / 1e3,
+		P50: at(50), P75: at(75), P90: at(90), P95: at(95),
+		P99: at(99), P999: at(99.9), P9999: at(99.99), Max: float64(h.Max()) / 1e3,
+	}
+}

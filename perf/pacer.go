@@ -1,0 +1,41 @@
+package perf
+
+import "time"
+
+// paceTick is the shortest pause of a paced client. Above 20,000 messages a
+// second, waking for each one would cost more than sending it; the messages
+// due within one tick go together. The wait counts as latency, because that is
+// measured from the intended time.
+const paceTick = 50 * time.Microsecond
+
+// pacer is an open-loop schedule: message i (from 0) is intended for start +
+// i/rate, however late the ones before it were. After a stall everything
+// overdue is sent at once, and the schedule does not shift.
+type pacer struct {
+	start  int64   // ns, CLOCK_MONOTONIC
+	period float64 // ns between messages
+}
+
+func newPacer(start int64, rate uint64) *pacer {
+	return &pacer{start: start, period: 1e9 / float64(rate)}
+}
+
+// intended is when message number i should go.
+func (p *pacer) intended(i uint64) int64 { return p.start + int64(float64(i)*p.period) }
+
+// dueBy is how many messages should have gone by now.
+func (p *pacer) dueBy(now int64) uint64 {
+	if now < p.start {
+		return 0
+	}
+	count := uint64(float64(now-p.start)/p.period) + 1
+	for count > 0 && p.intended(count-1) > now {
+		count-- // rounding must not send early
+	}
+	return count
+}
+
+// wakeUp is when to look again, with message number next not yet due.
+func (p *pacer) wakeUp(next uint64, now int64) int64 {
+	return max(p.intended(next), now+min(int64(paceTick), int64(p.period)))
+}

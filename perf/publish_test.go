@@ -1,0 +1,220 @@
+package perf
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/basaltmq/basaltmq/wire/amqp"
+	"pgregory.net/rapid"
+)
+
+// 73 bytes is the figure that the relay yardstick divides by.
+func TestPublishWireSize(t *testing.T) {
+	t.Parallel()
+	properties, err := parseProperties("", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		size uint64
+		want int
+	}{{16, 73}, {0, 49}, {1024, 1081}, {131072 - 8, 49 + 131072}, {131072, 49 + 131072 + 16}} {
+		if got := encodePublish("", "perf-test", properties, test.size, 131072).size; got != test.want {
+			t.Errorf("size %d: %d bytes, want %d", test.size, got, test.want)
+		}
+	}
+}
+
+// What the publisher stamps is what the inspector expects, for any size and
+// any frame-max; a changed byte is noticed.
+func TestStampAndInspectAgree(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		options := &throughputOptions{
+			Verify: true, Publishers: 4, Size: uint64(rapid.IntRange(16, 10000).Draw(t, "size")),
+			MeasureLatency: rapid.Bool().Draw(t, "timestamp"), RandomBodies: rapid.Bool().Draw(t, "random"),
+		}
+		frameMax := uint32(rapid.SampledFrom([]int{4096, 4097, 131072}).Draw(t, "frameMax"))
+		encoding := encodePublish("e", "k", []byte{0x10, 0, 1}, options.Size, frameMax)
+		message := append([]byte(nil), encoding.bytes...)
+		identity := uint64(rapid.IntRange(0, 3).Draw(t, "publisher"))<<identityBits | uint64(rapid.IntRange(1, 1<<40).Draw(t, "number"))
+		encoding.stamp(message, newBodyLayout(options), monotonicNow(), identity)
+
+		body := collectBody(t, message, frameMax)
+		if uint64(len(body)) != options.Size {
+			t.Fatalf("body of %d bytes", len(body))
+		}
+		if options.MeasureLatency && binary.LittleEndian.Uint64(body) == 0 {
+			t.Fatal("no timestamp")
+		}
+		inspect := func(body []byte) *inspector {
+			i := newInspector(options, newLatencyRecorder(0))
+			i.latency.begin()
+			defer i.latency.end()
+			i.start(uint64(len(body)))
+			for offset := 0; offset < len(body); {
+				n := min(rapid.IntRange(1, 600).Draw(t, "chunk"), len(body)-offset)
+				i.chunk(uint64(offset), body[offset:offset+n])
+				offset += n
+			}
+			i.finish(false)
+			return i
+		}
+		if i := inspect(body); i.failures != 0 || i.outOfOrder != 0 {
+			t.Fatalf("%d failures, %d out of order", i.failures, i.outOfOrder)
+		}
+		head := newBodyLayout(options).headBytes()
+		if len(body) > head {
+			body[rapid.IntRange(head, len(body)-1).Draw(t, "broken")] ^= 0x20
+			if i := inspect(body); i.failures != 1 {
+				t.Fatal("a changed byte was not noticed")
+			}
+		}
+	})
+}
+
+func collectBody(t *rapid.T, encoded []byte, frameMax uint32) (body []byte) {
+	for len(encoded) > 0 {
+		frame, n, err := amqp.ParseFrame(encoded, frameMax)
+		if err != nil || n == 0 {
+			t.Fatalf("%d, %v", n, err)
+		}
+		if frame.Type == amqp.FrameBody {
+			body = append(body, frame.Payload...)
+		}
+		encoded = encoded[n:]
+	}
+	return body
+}
+
+// A pattern can be written and checked from any offset.
+func TestPatternAnyOffset(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		layout := bodyLayout{random: rapid.Bool().Draw(t, "random")}
+		seed := rapid.Uint64().Draw(t, "seed") >> 16
+		whole := make([]byte, rapid.IntRange(1, 9000).Draw(t, "size"))
+		layout.putPattern(whole, seed, 0)
+		from := rapid.IntRange(0, len(whole)-1).Draw(t, "from")
+		part := make([]byte, rapid.IntRange(0, len(whole)-from).Draw(t, "length"))
+		layout.putPattern(part, seed, uint64(from))
+		if !bytes.Equal(part, whole[from:from+len(part)]) {
+			t.Fatal("a part differs from the whole")
+		}
+		if !layout.checkPattern(part, seed, uint64(from)) {
+			t.Fatal("the check refuses it")
+		}
+	})
+}
+
+// testPublisher has no socket: its bytes go nowhere.
+func testPublisher(layout bodyLayout) *publisher {
+	encoding := encodePublish("", "perf-test", []byte{0x10, 0, 1}, 64, 131072)
+	return &publisher{
+		loop: &loop{}, encoding: encoding, layout: layout,
+		buffer: encoding.repeat(publisherBufferBytes), quota: 1 << 62, window: 5000,
+		socket: socket{walker: walker{confirms: new(newConfirmTracker(5000))}},
+	}
+}
+
+// The publishers' path from budget to buffer must not allocate.
+func TestPublisherAllocatesNothing(t *testing.T) {
+	for name, layout := range map[string]bodyLayout{
+		"plain": {}, "stamped": {timestamp: true, identity: true, random: true},
+	} {
+		p := testPublisher(layout)
+		now := p.published
+		allocations := testing.AllocsPerRun(200, func() {
+			now++
+			if p.prepare(int64(now)) {
+				p.advance(p.end-p.pos, int64(now))
+			}
+			p.walker.confirms.settle(p.published, true, p.published)
+		})
+		if allocations != 0 || p.published == 0 {
+			t.Errorf("%s: %v allocations, %d published", name, allocations, p.published)
+		}
+	}
+}
+
+// Whatever the socket accepts and the broker confirms, the byte stream is the
+// encoded publishes in order, and the budget holds (invariant 1).
+func TestPublisherStream(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		layout := bodyLayout{identity: rapid.Bool().Draw(t, "stamped")}
+		p := testPublisher(layout)
+		p.buffer = p.encoding.repeat(p.encoding.size * rapid.IntRange(1, 9).Draw(t, "buffered"))
+		p.window = uint64(rapid.IntRange(1, 40).Draw(t, "window"))
+		p.quota = uint64(rapid.IntRange(1, 200).Draw(t, "quota"))
+		if rapid.Bool().Draw(t, "paced") {
+			p.pace = newPacer(0, 1e9)
+		}
+		var stream []byte
+		for step := int64(0); p.published < p.quota; step++ {
+			if step > 10000 {
+				t.Fatal("stuck")
+			}
+			if p.prepare(step) {
+				n := rapid.IntRange(0, p.end-p.pos).Draw(t, "accepted")
+				stream = append(stream, p.buffer[p.pos:p.pos+n]...)
+				p.advance(n, step)
+			}
+			started := p.published
+			if p.partial > 0 {
+				started++
+			}
+			if outstanding := started - p.walker.confirms.settled; outstanding > p.window {
+				t.Fatalf("%d unconfirmed, window %d", outstanding, p.window)
+			}
+			if p.pace != nil && started > p.pace.dueBy(step) {
+				t.Fatalf("%d started at %d ns", started, step)
+			}
+			if rapid.Bool().Draw(t, "confirm") && p.published > 0 {
+				p.walker.confirms.settle(p.published, true, p.published)
+			}
+		}
+		if len(stream) != int(p.quota)*p.encoding.size {
+			t.Fatalf("%d bytes for %d messages", len(stream), p.quota)
+		}
+		for number := range p.quota {
+			want := append([]byte(nil), p.encoding.bytes...)
+			p.encoding.stamp(want, layout, 0, number+1)
+			if got := stream[int(number)*len(want) : int(number+1)*len(want)]; !bytes.Equal(got, want) {
+				t.Fatalf("message %d is not what it should be", number+1)
+			}
+		}
+	})
+}
+
+func TestPacer(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := newPacer(rapid.Int64Range(0, 1e15).Draw(t, "start"), rapid.Uint64Range(1, 20e6).Draw(t, "rate"))
+		now := p.start + rapid.Int64Range(-1e9, 1e13).Draw(t, "elapsed")
+		count := p.dueBy(now)
+		if count > 0 && p.intended(count-1) > now {
+			t.Fatal("a message is sent before its time")
+		}
+		if p.intended(count+1) <= now {
+			t.Fatal("an overdue message is not sent")
+		}
+		if p.wakeUp(count, now) <= now {
+			t.Fatal("the wake-up is in the past")
+		}
+	})
+}
+
+func BenchmarkPublisherStamp(b *testing.B) {
+	p := testPublisher(bodyLayout{timestamp: true, identity: true})
+	b.ReportAllocs()
+	messages := 0
+	for b.Loop() {
+		p.prepare(1)
+		messages += (p.end - p.pos) / p.encoding.size
+		p.advance(p.end-p.pos, 1)
+		p.walker.confirms.settle(p.published, true, p.published)
+	}
+	b.ReportMetric(float64(b.Elapsed())/float64(messages), "ns/message")
+}

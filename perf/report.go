@@ -1,0 +1,238 @@
+package perf
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// throughputResult is the JSON result of the throughput scenario. Rates, CPU
+// and latency cover the measured window; totals the whole run, warm-up
+// included.
+type throughputResult struct {
+	Scenario    string  `json:"scenario"`
+	Seconds     float64 `json:"seconds"` // of the measured window
+	Interrupted bool    `json:"interrupted"`
+	Error       string  `json:"error,omitempty"`
+
+	PublishedPerSecond float64 `json:"published_per_s"`
+	ConsumedPerSecond  float64 `json:"consumed_per_s"`
+	ConfirmedPerSecond float64 `json:"confirmed_per_s"`
+	PublishedTotal     uint64  `json:"published_total"`
+	ConsumedTotal      uint64  `json:"consumed_total"`
+	ConfirmedTotal     uint64  `json:"confirmed_total"`
+	NackedTotal        uint64  `json:"nacked_total"`
+	AckedTotal         uint64  `json:"acked_total"`
+	VerifyFailures     uint64  `json:"verify_failures"`
+	OutOfOrder         uint64  `json:"out_of_order"`
+	BacklogAtStart     uint64  `json:"backlog_at_start"`   // messages in the named queues
+	PublishWireBytes   int     `json:"publish_wire_bytes"` // per message
+	BytesOutPerSecond  float64 `json:"bytes_out_per_s"`
+	BytesInPerSecond   float64 `json:"bytes_in_per_s"`
+
+	Latency *latencyFigures `json:"latency,omitempty"`
+
+	// Per message published or consumed, whichever was more.
+	BrokerCPU    *float64  `json:"broker_cpu_ns_per_message,omitempty"`
+	BrokerCores  *float64  `json:"broker_cpu_cores,omitempty"`
+	BrokerThread *float64  `json:"broker_busiest_thread,omitempty"` // share of its time running or waiting for a core
+	ClientCPU    float64   `json:"client_cpu_ns_per_message"`
+	ClientCores  float64   `json:"client_cpu_cores"`
+	ClientLoops  []float64 `json:"client_loops_busy"` // shares, as broker_busiest_thread
+	Bottleneck   bool      `json:"client_is_bottleneck"`
+
+	RSS         *rssFigures        `json:"rss,omitempty"`
+	Options     *throughputOptions `json:"options"`
+	Versions    versions           `json:"versions"`
+	Environment environment        `json:"environment"`
+}
+
+// rssFigures are the broker's memory samples, in bytes.
+type rssFigures struct {
+	Last memoryFigures `json:"last"`
+	Max  memoryFigures `json:"max"`
+}
+
+type versions struct {
+	Tool          string `json:"tool"`
+	BrokerProduct string `json:"broker_product,omitempty"`
+	BrokerVersion string `json:"broker_version,omitempty"`
+}
+
+// busyShare is the load of a loop above which it is taken to be the limit, and
+// brokerBusyShare the load of the broker's busiest thread below which the
+// broker is taken not to be. The gap keeps runs quiet in which both are busy.
+const (
+	busyShare       = 0.9
+	brokerBusyShare = 0.8
+)
+
+// result computes the figures; the loops have ended.
+func (m *meter) result() *throughputResult {
+	begin, end := m.windowBegin, m.windowEnd
+	span := time.Duration(max(end.at-begin.at, 1))
+	rate := func(from, to uint64, last int64) float64 {
+		seconds := span.Seconds()
+		if m.countEnded && last > begin.at {
+			// What came after the last message was waiting, not work.
+			seconds = float64(last-begin.at) / 1e9
+		}
+		return float64(to-from) / seconds
+	}
+	result := &throughputResult{
+		Scenario: "throughput", Seconds: span.Seconds(),
+		PublishedPerSecond: rate(begin.published, end.published, end.lastPublish),
+		ConsumedPerSecond:  rate(begin.consumed, end.consumed, end.lastConsume),
+		ConfirmedPerSecond: rate(begin.confirmed, end.confirmed, 0),
+		PublishedTotal:     end.published, ConsumedTotal: end.consumed,
+		ConfirmedTotal: end.confirmed, NackedTotal: end.nacked, AckedTotal: end.acked,
+		VerifyFailures: end.failures, OutOfOrder: end.outOfOrder,
+		BytesOutPerSecond: rate(begin.publishedBytes, end.publishedBytes, end.lastPublish),
+		BytesInPerSecond:  rate(begin.bytesIn, end.bytesIn, end.lastConsume),
+		BacklogAtStart:    m.run.backlog,
+		Options:           m.run.options,
+		Versions:          versions{toolVersion(), m.run.product, m.run.version},
+		Environment:       readEnvironment(m.run.options.DataDir),
+	}
+	if len(m.run.publishers) > 0 {
+		result.PublishWireBytes = m.run.publishers[0].encoding.size
+	}
+	if m.run.options.MeasureLatency {
+		result.Latency = newLatencyFigures(m.latency, m.stale)
+	}
+	m.addCosts(result, span)
+	return result
+}
+
+// addCosts fills in CPU and memory.
+func (m *meter) addCosts(result *throughputResult, span time.Duration) {
+	begin, end := m.windowBegin, m.windowEnd
+	messages := max(1, end.published-begin.published, end.consumed-begin.consumed)
+	clientCPU := end.clientCPU - begin.clientCPU
+	result.ClientCPU = float64(clientCPU) / float64(messages)
+	result.ClientCores = float64(clientCPU) / float64(span)
+	allBusy := true
+	for i := range end.loopLoads {
+		load := end.loopLoads[i].run + end.loopLoads[i].wait
+		if i < len(begin.loopLoads) {
+			load -= begin.loopLoads[i].run + begin.loopLoads[i].wait
+		}
+		share := min(1, float64(load)/float64(span))
+		result.ClientLoops = append(result.ClientLoops, share)
+		allBusy = allBusy && (share > busyShare || len(m.run.loops[i].clients) == 0)
+	}
+	if m.sampled {
+		brokerCPU := end.brokerCPU - begin.brokerCPU
+		perMessage := float64(brokerCPU) / float64(messages)
+		cores := float64(brokerCPU) / float64(span)
+		thread := busiest(begin.brokerThreads, end.brokerThreads, span)
+		result.BrokerCPU, result.BrokerCores, result.BrokerThread = &perMessage, &cores, &thread
+		result.RSS = &rssFigures{Last: m.memory, Max: m.memoryMax}
+		result.Bottleneck = allBusy && thread < brokerBusyShare
+	}
+}
+
+// bottleneckAdvice says what may help; more loops only do while clients share
+// them and there are cores.
+func (r *throughputResult) bottleneckAdvice() string {
+	clients := r.Options.Publishers + r.Options.Consumers
+	if loops := min(clients, r.Environment.CPU.Cores); loops > r.Options.Loops {
+		return fmt.Sprintf("try --loops %d", loops)
+	}
+	return "spread the load over more clients, or give it more cores"
+}
+
+// write puts the result where the options say.
+func (r *throughputResult) write(options *throughputOptions, out console) error {
+	if options.JSONFile != "" {
+		if err := writeJSONFile(options.JSONFile, r); err != nil {
+			return err
+		}
+	}
+	if options.JSON {
+		return writeJSON(out.stdout, r)
+	}
+	r.writeText(out.stdout)
+	return nil
+}
+
+func writeJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Errorf("can't write the result: %w", err)
+	}
+	return nil
+}
+
+// checkWritable finds out before the run whether its result can be written
+// after it. It leaves what is there alone.
+func checkWritable(path string) error {
+	if path == "" {
+		return nil
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return usagef("--json: %v", err)
+	}
+	return file.Close()
+}
+
+func writeJSONFile(path string, value any) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("can't write the result: %w", err)
+	}
+	if err := writeJSON(file, value); err != nil {
+		file.Close()
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("can't write the result: %w", err)
+	}
+	return nil
+}
+
+func (r *throughputResult) writeText(w io.Writer) {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-22s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("Broker", "%s %s", r.Versions.BrokerProduct, r.Versions.BrokerVersion)
+	line("Measured", "%.1f s", r.Seconds)
+	if r.BacklogAtStart > 0 {
+		line("Backlog", "%s messages were in the queues at the start", humanCount(r.BacklogAtStart))
+	}
+	line("Published", "%s/s, %s in total", humanCount(uint64(r.PublishedPerSecond)), humanCount(r.PublishedTotal))
+	line("Consumed", "%s/s, %s in total", humanCount(uint64(r.ConsumedPerSecond)), humanCount(r.ConsumedTotal))
+	if r.Options.ConfirmWindow > 0 {
+		line("Confirmed", "%s/s, %s in total, %s nacked", humanCount(uint64(r.ConfirmedPerSecond)), humanCount(r.ConfirmedTotal), humanCount(r.NackedTotal))
+	}
+	if l := r.Latency; l != nil {
+		line("Latency", "min %.0f  p50 %.0f  p95 %.0f  p99 %.0f  p99.9 %.0f  max %.0f us (%s messages)",
+			l.Min, l.P50, l.P95, l.P99, l.P999, l.Max, humanCount(uint64(l.Samples)))
+		if l.Stale > 0 {
+			line("", "%s messages from before the run were not counted", humanCount(l.Stale))
+		}
+	}
+	if r.Options.Verify {
+		line("Verified", "%d bodies wrong, %d messages out of order", r.VerifyFailures, r.OutOfOrder)
+	}
+	if r.BrokerCPU != nil {
+		line("Broker CPU", "%.0f ns/message, %.2f cores, busiest thread %.0f%%", *r.BrokerCPU, *r.BrokerCores, 100**r.BrokerThread)
+		line("Broker memory", "RSS %s (max %s), peak %s, anonymous %s, file %s", humanBytes(r.RSS.Last.RSS),
+			humanBytes(r.RSS.Max.RSS), humanBytes(r.RSS.Max.HWM), humanBytes(r.RSS.Last.Anon), humanBytes(r.RSS.Last.File))
+	}
+	line("This tool's CPU", "%.0f ns/message, %.2f cores", r.ClientCPU, r.ClientCores)
+	if r.Bottleneck {
+		line("Warning", "this tool is the bottleneck: its loops are busy and the broker is not; %s", r.bottleneckAdvice())
+	}
+	if r.Interrupted {
+		line("Note", "interrupted: a partial result")
+	}
+	if r.Error != "" {
+		line("Note", "ended early by an error: a partial result")
+	}
+}
