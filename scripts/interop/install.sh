@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Installs what the interop suites need: the Debian packages python3-pika,
+# amqp-tools and (only where no node is found) nodejs and npm; amqplib by npm; the
+# Go modules of amqp091. Quiet and quick when all is there. Debian packages need root.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+log="$(mktemp)"
+trap 'rm -f "$log"' EXIT
+
+# quietly COMMAND…   shows the output only if the command fails
+quietly() {
+  if ! "$@" >"$log" 2>&1; then
+    echo "install.sh: failed: $*" >&2
+    cat "$log" >&2
+    exit 1
+  fi
+}
+
+packages=()
+/usr/bin/python3 -c 'import pika' 2>/dev/null || packages+=(python3-pika)
+command -v amqp-publish >/dev/null || packages+=(amqp-tools)
+command -v node >/dev/null || packages+=(nodejs)
+command -v npm >/dev/null || packages+=(npm)
+if [[ ${#packages[@]} -gt 0 ]]; then
+  export DEBIAN_FRONTEND=noninteractive
+  quietly apt-get update
+  quietly apt-get install -y --no-install-recommends "${packages[@]}"
+fi
+
+installed="$(cd amqplib && node -p "require('./node_modules/amqplib/package.json').version" 2>/dev/null || true)"
+wanted="$(cd amqplib && node -p "require('./package-lock.json').packages['node_modules/amqplib'].version")"
+if [[ "$installed" != "$wanted" ]]; then
+  (cd amqplib && quietly npm ci --no-audit --no-fund --ignore-scripts)
+fi
+
+(cd amqp091 && quietly go mod download && quietly go mod verify)
