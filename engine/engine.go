@@ -34,6 +34,14 @@ type Config struct {
 	Logger       *slog.Logger
 
 	HandshakeTimeout time.Duration
+
+	// DiskFreeMin is the floor of free space in bytes: below it publishers are
+	// blocked. 0 means DiskFreeMinDefault; negative: never.
+	DiskFreeMin int64
+	// SpaceInterval is how often free space is looked at; 0 means every second.
+	SpaceInterval time.Duration
+	// FreeSpace replaces the disk's own answer, for tests.
+	FreeSpace func() (int64, error)
 }
 
 // stopTimeout is how long Stop waits for clients to answer connection.close.
@@ -56,6 +64,7 @@ type Engine struct {
 	listener *loop.Listener
 	stop     chan struct{}
 	trimmed  chan struct{}
+	watched  chan struct{}
 
 	// IOReason says which backends run and why.
 	IOReason string
@@ -75,7 +84,7 @@ func Start(c Config) (*Engine, error) {
 	if c.IO == "" {
 		c.IO = "auto"
 	}
-	e := &Engine{config: c, logger: c.Logger, stop: make(chan struct{}), trimmed: make(chan struct{})}
+	e := &Engine{config: c, logger: c.Logger, stop: make(chan struct{}), trimmed: make(chan struct{}), watched: make(chan struct{})}
 	if err := e.start(); err != nil {
 		e.abort()
 		return nil, err
@@ -128,6 +137,7 @@ func (e *Engine) start() error {
 	}
 	e.listener.Serve(e.loops[0], func(fd int, _ netip.AddrPort) { server.Accept(fd) })
 	go e.trim()
+	go e.watchSpace()
 	return nil
 }
 
@@ -218,6 +228,7 @@ func (e *Engine) Stop() error {
 	e.stopLoops()
 	close(e.stop)
 	<-e.trimmed
+	<-e.watched
 	return errors.Join(e.broker.Close(), e.store.Close(), e.disk.Close(), e.lock.Close())
 }
 

@@ -124,7 +124,9 @@ func TestModel(t *testing.T) {
 			flags = amqptest.Durable
 		}
 		amqptest.Ask[*amqp.QueueDeclareOk](first, 2, first.QueueDeclare(m.queue, flags, nil))
-		t.Repeat(m.actions())
+		for range 8 { // one Repeat is some twenty actions
+			t.Repeat(m.actions())
+		}
 		amqptest.Ask[*amqp.QueueDeleteOk](first, 2, &amqp.QueueDelete{Queue: []byte(m.queue)})
 	})
 }
@@ -161,7 +163,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		ch.client.Sync(ch.number)
 		m.conclude(ch, tag, multiple, requeue)
 	}
-	return map[string]func(*rapid.T){
+	actions := map[string]func(*rapid.T){
 		"publish": func(t *rapid.T) {
 			ch := channel(t)
 			var bodies []string
@@ -256,4 +258,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 			}
 		},
 	}
+	actions["get another"], actions["get one more"] = actions["get"], actions["get"] // the usual things are usual
+	actions["publish more"] = actions["publish"]
+	return actions
 }

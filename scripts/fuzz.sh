@@ -8,6 +8,6 @@ grep -rlE '^func Fuzz[A-Z]' --include='*_test.go' . | sort | while read -r file;
 	dir=$(dirname "$file")
 	grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$file" | sed 's/^func //' | while read -r target; do
 		echo "fuzz $dir $target for $time"
-		go test "$dir" -run '^$' -fuzz "^${target}\$" -fuzztime "$time" -parallel 2 </dev/null
+		go test "$dir" -run '^$' -fuzz "^${target}\$" -fuzztime "$time" -fuzzminimizetime 1x -parallel 2 </dev/null
 	done
 done

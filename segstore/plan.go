@@ -356,8 +356,9 @@ func (l *Log) conclude(j *job) (moved bool) {
 }
 
 // evict releases written chunks, but for the first few where the consumers
-// read (invariant 6: only what conclude has seen written gets here). Behind a gap of evicted ones the consumers are not: they read from
-// disk, and keeping more would only cost memory.
+// read. Behind a gap of evicted ones the consumers are not: they read from
+// disk, and keeping more would only cost memory. Nothing of the log is being
+// written when it is called, so what is flushed is on disk (invariant 6).
 func (l *Log) evict() {
 	s := l.store
 	front, kept, expected := true, int64(0), l.low.Load()

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -35,6 +36,8 @@ Usage: basaltmq -D DIR [flags]
                           not of the machine
       --io BACKEND        auto, uring (io_uring) or posix (auto)
       --loops N           event loops (one per core)
+      --disk-free-min N   below this much free space publishers are blocked;
+                          units KiB, MiB, GiB; 0 turns it off (128MiB)
   -l, --log-level LEVEL   debug, info, warn or error (info)
   -v, --version           print the version
   -h, --help              print this text
@@ -51,7 +54,7 @@ type options struct {
 
 func parse(args []string) (*options, error) {
 	o := &options{}
-	var bind, durability, level string
+	var bind, durability, level, floor string
 	var port uint
 	fs := flag.NewFlagSet("basaltmq", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -65,6 +68,7 @@ func parse(args []string) (*options, error) {
 	str(&durability, "fsync", "durability")
 	str(&o.config.IO, "auto", "io")
 	str(&level, "info", "l", "log-level")
+	str(&floor, "128MiB", "disk-free-min")
 	for _, n := range []string{"p", "amqp-port"} {
 		fs.UintVar(&port, n, 5672, "")
 	}
@@ -99,10 +103,29 @@ func parse(args []string) (*options, error) {
 	if err := o.level.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("--log-level %q is none of debug, info, warn, error", level)
 	}
+	if o.config.DiskFreeMin, err = parseBytes(floor); err != nil {
+		return nil, fmt.Errorf("--disk-free-min %q is not a size such as 128MiB", floor)
+	}
+	if o.config.DiskFreeMin == 0 {
+		o.config.DiskFreeMin = -1
+	}
 	o.config.AMQPPort = uint16(port)
 	o.config.DurabilityOS = durability == "os"
 	o.config.Version = version
 	return o, nil
+}
+
+// parseBytes reads a size: a number with one of the units KiB, MiB, GiB or none.
+func parseBytes(s string) (int64, error) {
+	shift := 0
+	for unit, n := range map[string]int{"KiB": 10, "MiB": 20, "GiB": 30} {
+		if number, ok := strings.CutSuffix(s, unit); ok {
+			s, shift = number, n
+			break
+		}
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 63-shift)
+	return int64(n) << shift, err
 }
 
 func run(args []string, stdout, stderr io.Writer) int {

@@ -30,6 +30,7 @@ const (
 	stallGet                      // a basic.get waits for the disk
 	stallStore                    // the store has more unwritten data than it likes
 	stallQueue                    // a queue's consumers are behind
+	stallAlarm                    // publishers are blocked
 )
 
 // conn is one AMQP connection.
@@ -51,6 +52,7 @@ type conn struct {
 	// Capabilities that the client announced.
 	closeOnErr   bool // authentication_failure_close
 	cancelNotify bool // consumer_cancel_notify
+	blockNotify  bool // connection.blocked
 
 	channels map[uint16]*channel
 	current  *channel // channel of the last frame
@@ -218,6 +220,9 @@ func (c *conn) endOfInput() {
 	c.sendConfirms()
 	c.holdBack()
 	c.pace()
+	if c.shard.alarm != "" {
+		c.heedAlarm()
+	}
 	if c.stall != 0 {
 		c.sock.PauseRead()
 	}
@@ -368,6 +373,7 @@ func (c *conn) beginClose(e *amqp.Error) {
 	c.emitMethod(0, &amqp.ConnectionClose{ReplyCode: e.Code, ReplyText: []byte(e.Text), ClassID: uint16(e.MethodID >> 16), MethodID: uint16(e.MethodID)})
 	c.state = stateClosing
 	c.shard.loop.Arm(&c.timer, closeTimeout)
+	c.resume(c.stall) // close-ok must be heard
 }
 
 // shutdown says good-bye to the client because the broker stops.

@@ -43,7 +43,7 @@ func (s *Server) properties() amqp.Table {
 	var capabilities, properties amqp.TableBuilder
 	for _, name := range []string{
 		"publisher_confirms", "exchange_exchange_bindings", "basic.nack",
-		"consumer_cancel_notify", "per_consumer_qos", "authentication_failure_close",
+		"consumer_cancel_notify", "connection.blocked", "per_consumer_qos", "authentication_failure_close",
 	} {
 		capabilities.SetBool(name, true)
 	}
@@ -99,12 +99,14 @@ func (c *conn) startOk(args []byte) error {
 	}
 	if v, ok := m.ClientProperties.Lookup("capabilities"); ok {
 		if capabilities, ok := v.Table(); ok {
-			if v, ok := capabilities.Lookup("authentication_failure_close"); ok {
-				c.closeOnErr, _ = v.Bool()
+			announced := func(name string) bool {
+				v, _ := capabilities.Lookup(name)
+				on, _ := v.Bool()
+				return on
 			}
-			if v, ok := capabilities.Lookup("consumer_cancel_notify"); ok {
-				c.cancelNotify, _ = v.Bool()
-			}
+			c.closeOnErr = announced("authentication_failure_close")
+			c.cancelNotify = announced("consumer_cancel_notify")
+			c.blockNotify = announced("connection.blocked")
 		}
 	}
 	var user, password []byte

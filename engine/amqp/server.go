@@ -53,6 +53,7 @@ type shard struct {
 	batch   batch
 	scratch []byte // frames under construction
 	closing bool
+	alarm   string // why publishers are blocked; see alarm.go
 }
 
 // NewServer makes a Server.

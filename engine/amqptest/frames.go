@@ -70,8 +70,8 @@ type Options struct {
 	ChannelMax     uint16
 	FrameMax       uint32
 	Heartbeat      uint16 // seconds
-	// NoCapabilities: announce neither consumer_cancel_notify nor
-	// authentication_failure_close.
+	// NoCapabilities: announce none of consumer_cancel_notify, connection.blocked
+	// and authentication_failure_close.
 	NoCapabilities bool
 }
 
@@ -91,6 +91,7 @@ func StartOk(o Options) *amqp.ConnectionStartOk {
 	if !o.NoCapabilities {
 		capabilities.SetBool("consumer_cancel_notify", true)
 		capabilities.SetBool("authentication_failure_close", true)
+		capabilities.SetBool("connection.blocked", true)
 	}
 	properties.SetTable("capabilities", capabilities.Table())
 	properties.SetString("connection_name", "amqptest")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// definitionsFile is a file with one record of each kind.
-func definitionsFile() []byte {
+// everyDefinition is a file with one record of each kind.
+func everyDefinition() []byte {
 	vh := &VHost{Name: "/"}
 	e, q := &Exchange{Name: "e", Type: "topic"}, &Queue{Name: "q", VHost: vh, ID: 7}
 	b := &Binding{Source: "e", Queue: "q", RoutingKey: "k"}
@@ -34,7 +34,7 @@ func TestReadDefinitions_ListsEveryKind(t *testing.T) {
 	}
 	at := int64(len(definitionsMagic))
 	i := 0
-	ReadDefinitions(definitionsFile(), func(got DefinitionInfo) {
+	ReadDefinitions(everyDefinition(), func(got DefinitionInfo) {
 		if got.Pos != at {
 			t.Errorf("record %d is at %d, want %d", i, got.Pos, at)
 		}
@@ -51,7 +51,7 @@ func TestReadDefinitions_ListsEveryKind(t *testing.T) {
 }
 
 func TestReadDefinitions_Damage(t *testing.T) {
-	sound := definitionsFile()
+	sound := everyDefinition()
 	flip := func(pos int) []byte {
 		out := bytes.Clone(sound)
 		out[pos] ^= 4
@@ -84,7 +84,7 @@ func TestReadDefinitions_Damage(t *testing.T) {
 }
 
 func FuzzReadDefinitions(f *testing.F) {
-	f.Add(definitionsFile())
+	f.Add(everyDefinition())
 	f.Add([]byte(definitionsMagic))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		at := int64(0)

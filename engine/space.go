@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+)
+
+// DiskFreeMinDefault is the default floor of free space. The journal and a
+// segment for each of a few busy queues fit above it.
+const DiskFreeMinDefault = 128 << 20
+
+const spaceInterval = time.Second
+
+// watchSpace blocks publishers while free space on the data directory's file
+// system is below the floor, and lets them go on when a quarter more than the
+// floor is free again, so that the alarm does not flutter.
+func (e *Engine) watchSpace() {
+	defer close(e.watched)
+	floor, interval := e.config.DiskFreeMin, e.config.SpaceInterval
+	if floor == 0 {
+		floor = DiskFreeMinDefault
+	}
+	if interval == 0 {
+		interval = spaceInterval
+	}
+	freeSpace := e.config.FreeSpace
+	if freeSpace == nil {
+		freeSpace = e.disk.Free
+	}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	blocked, unreadable := false, false
+	for {
+		free, err := freeSpace()
+		switch {
+		case err != nil:
+			if !unreadable {
+				e.logger.Error("free disk space cannot be read; publishers are not blocked when it runs out", "err", err)
+			}
+		case !blocked && free < floor:
+			blocked = true
+			e.logger.Error("disk space is low: publishers are blocked until there is more; consume, delete queues, or free space otherwise",
+				"free_bytes", free, "floor_bytes", floor)
+			e.server.Load().SetAlarm(fmt.Sprintf("low on disk: %d MiB free, %d MiB needed", free>>20, floor>>20))
+		case blocked && free >= floor+floor/4:
+			blocked = false
+			e.logger.Info("disk space is sufficient again: publishers go on", "free_bytes", free, "floor_bytes", floor)
+			e.server.Load().SetAlarm("")
+		}
+		unreadable = err != nil
+		select {
+		case <-ticker.C:
+		case <-e.stop:
+			return
+		}
+	}
+}
