@@ -19,7 +19,7 @@ func TestSpace_PublishersAreBlocked(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 40)
 	e := start(t, func(c *engine.Config) {
-		c.DiskFreeMin, c.SpaceInterval = 100<<20, time.Millisecond
+		c.Loops, c.DiskFreeMin, c.SpaceInterval = 1, 100<<20, time.Millisecond
 		c.FreeSpace = func() (int64, error) { return free.Load(), nil }
 	})
 	publisher, idle, consumer := open(t, e), open(t, e), open(t, e)
