@@ -68,7 +68,7 @@ func TestHandshake(t *testing.T) {
 	rows := []handshakeRow{
 		{name: "start", send: header(), want: []string{startLine}, open: true},
 		{name: "header 1 1 0 9 of old clients", send: []byte("AMQP\x01\x01\x00\x09"), want: []string{startLine}, open: true},
-		{name: "header in pieces of a frame behind it", send: header(login(nil)), want: tuned, open: true},
+		{name: "start-ok sent with the header", send: header(login(nil)), want: tuned, open: true},
 		{name: "open", send: header(login(nil), tuneOk(2047, 131072, 0), open), want: opened, open: true},
 		{name: "close by client", send: header(login(nil), tuneOk(0, 0, 0), open, closing), want: append(opened[:3:3], "0 connection.close-ok")},
 		{name: "close before open", send: header(login(nil), closing), want: append(tuned[:2:2], "0 connection.close-ok")},

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -12,10 +13,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// ioVariable chooses the I/O backends of all tests' brokers: auto, uring, posix.
+const ioVariable = "BASALTMQ_TEST_IO"
+
 // start runs a broker on a free port until the test ends.
 func start(t testing.TB, change ...func(*engine.Config)) *engine.Engine {
 	t.Helper()
-	config := engine.Config{DataDir: t.TempDir(), Version: "test", Loops: 2}
+	config := engine.Config{DataDir: t.TempDir(), Version: "test", Loops: 2, IO: os.Getenv(ioVariable)}
 	for _, f := range change {
 		f(&config)
 	}

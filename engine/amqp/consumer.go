@@ -381,6 +381,7 @@ func (cs *consumer) deliverLarge(tag uint64) {
 	t := cs.built
 	reader := cs.reader
 	cs.reader, cs.placed = nil, false
+	cs.number = -1 // the next reader counts batches anew
 	cs.ch.conn.emitContent(cs.ch.id, &amqp.BasicDeliver{
 		ConsumerTag: []byte(cs.Tag), DeliveryTag: tag, Redelivered: cs.run.Redelivered,
 		Exchange: t.Exchange, RoutingKey: t.RoutingKey,

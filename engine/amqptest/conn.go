@@ -153,9 +153,6 @@ func (c *Conn) NextBefore(deadline time.Time) (Event, error) {
 // AllowCut says that a content may end early, because the connection does.
 func (c *Conn) AllowCut() { c.cut = true }
 
-// Buffered returns the number of bytes received and not yet parsed.
-func (c *Conn) Buffered() int { return len(c.in) }
-
 // Raw returns n received bytes as they are; fewer with an error.
 func (c *Conn) Raw(n int) ([]byte, error) { return c.RawBefore(n, time.Now().Add(Patience)) }
 
