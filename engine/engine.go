@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -114,8 +115,13 @@ func (e *Engine) start() error {
 	if err != nil {
 		return err
 	}
+	clean, err := e.takeCleanMark()
+	if err != nil {
+		return err
+	}
 	e.broker, err = broker.Open(broker.Options{
-		Store: e.store, Disk: e.disk, Logger: e.logger, SyncDefinitions: !e.config.DurabilityOS, OnDurable: e.committed,
+		Store: e.store, Disk: e.disk, Logger: e.logger, SyncDefinitions: !e.config.DurabilityOS,
+		CleanStop: clean, OnDurable: e.committed,
 	})
 	if err != nil {
 		return err
@@ -229,7 +235,34 @@ func (e *Engine) Stop() error {
 	close(e.stop)
 	<-e.trimmed
 	<-e.watched
-	return errors.Join(e.broker.Close(), e.store.Close(), e.disk.Close(), e.lock.Close())
+	err := errors.Join(e.broker.Close(), e.store.Close())
+	if err == nil {
+		err = e.leaveCleanMark()
+	}
+	return errors.Join(err, e.disk.Close(), e.lock.Close())
+}
+
+// cleanMark is a file that exists only between a clean stop and the next start.
+const cleanMark = "clean-stop"
+
+// takeCleanMark removes the mark, durably: should this run crash, the next must
+// not find it.
+func (e *Engine) takeCleanMark() (found bool, err error) {
+	switch err := e.disk.Remove(cleanMark); {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, e.disk.SyncDir(".")
+}
+
+func (e *Engine) leaveCleanMark() error {
+	file, err := e.disk.Open(cleanMark, disk.Create)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), e.disk.SyncDir("."))
 }
 
 func (e *Engine) stopLoops() {

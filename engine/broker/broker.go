@@ -17,6 +17,8 @@ type Options struct {
 	Logger *slog.Logger
 	// SyncDefinitions is false at durability level "os".
 	SyncDefinitions bool
+	// CleanStop says that the last broker on these files stopped in good order.
+	CleanStop bool
 	// OnDurable is called, from any goroutine, when Definitions.Durable moved or
 	// Definitions.Err was set.
 	OnDurable func()
@@ -57,7 +59,7 @@ func Open(o Options) (*Broker, error) {
 		return nil, err
 	}
 	b.defs = defs
-	if err := b.openLogs(); err != nil {
+	if err := b.openLogs(&o); err != nil {
 		return nil, errors.Join(err, defs.close())
 	}
 	return b, nil
@@ -65,7 +67,7 @@ func Open(o Options) (*Broker, error) {
 
 // openLogs opens the log of each queue that the definitions left, and puts
 // directories that belong to none aside.
-func (b *Broker) openLogs() error {
+func (b *Broker) openLogs(o *Options) error {
 	known := map[uint64]bool{}
 	for _, vh := range b.vhosts {
 		for _, e := range vh.exchanges {
@@ -80,7 +82,7 @@ func (b *Broker) openLogs() error {
 				return err
 			}
 			q.log = log
-			q.recover()
+			q.recover(o.CleanStop)
 			known[q.ID] = true
 			b.recovered.Queues++
 			b.recovered.Messages += q.ready()

@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -109,6 +111,7 @@ type env struct {
 	broker   *Broker
 	vh       *VHost
 	progress chan struct{} // capacity 1: something may have become durable
+	mark     string        // file that a clean stop leaves
 	log      *logBuffer
 }
 
@@ -161,7 +164,10 @@ func tryOpenDir(t tb, dir string) (*env, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.broker, err = Open(Options{Store: e.store, Disk: e.disk, Logger: logger, SyncDefinitions: true, OnDurable: moved})
+	// As engine.Engine does it: the mark says how the last one stopped.
+	e.mark = filepath.Join(dir, "clean")
+	clean := os.Remove(e.mark) == nil
+	e.broker, err = Open(Options{Store: e.store, Disk: e.disk, Logger: logger, SyncDefinitions: true, CleanStop: clean, OnDurable: moved})
 	if err != nil {
 		_ = e.store.Close()
 		_ = e.disk.Close()
@@ -174,7 +180,7 @@ func tryOpenDir(t tb, dir string) (*env, error) {
 // close stops in good order.
 func (e *env) close() {
 	e.t.Helper()
-	if err := errors.Join(e.broker.Close(), e.store.Close(), e.disk.Close()); err != nil {
+	if err := errors.Join(e.broker.Close(), e.store.Close(), e.disk.Close(), os.WriteFile(e.mark, nil, 0o600)); err != nil {
 		e.t.Errorf("close: %v", err)
 	}
 }

@@ -83,10 +83,15 @@ func (q *Queue) Log() *segstore.Log { return q.log }
 func (q *Queue) Exclusive() bool { return q.Owner != nil }
 
 // recover places the cursor after reopening the log: what may have been
-// delivered before is ready again, flagged redelivered.
-func (q *Queue) recover() {
+// delivered before is ready again, flagged redelivered. After a clean stop the
+// log's cursor tells what that is. After any other, the last that was written
+// of it may be older than what consumers got, so it is everything.
+func (q *Queue) recover(clean bool) {
 	q.end = q.log.Next()
 	q.cursor = min(max(q.log.Cursor(), q.log.Low()), q.end)
+	if !clean {
+		q.cursor = q.end
+	}
 	// Whatever lies before a settled offset had been delivered too.
 	for from := q.log.Low(); from < q.end; {
 		first, count := q.log.NextUnsettled(from, q.end-from)
@@ -100,6 +105,7 @@ func (q *Queue) recover() {
 		}
 		from = first + count
 	}
+	q.log.SetCursor(q.cursor)
 	for from := q.log.Low(); from < q.cursor; {
 		first, count := q.log.NextUnsettled(from, q.cursor-from)
 		if count == 0 || first >= q.cursor {

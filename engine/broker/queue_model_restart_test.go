@@ -56,14 +56,9 @@ func (m *queueModel) crash(t *rapid.T) {
 			t.Fatalf("offset %d was durable (up to %d) and is lost", o, durable)
 		}
 	}
-	// What lies before a settled message had been delivered, even if the cursor
-	// was lost.
-	for o := range back {
-		for later := o + 1; later < m.q.end; later++ {
-			if !back[later] && o >= m.q.cursor {
-				t.Fatalf("offset %d is not flagged redelivered, but %d after it is settled", o, later)
-			}
-		}
+	// Nobody knows what had been delivered: everything may have been.
+	if m.q.cursor != m.q.end {
+		t.Fatalf("after a crash offsets from %d to %d are not flagged redelivered", m.q.cursor, m.q.end)
 	}
 	m.adopt(t, func(o uint64) bool { return back[o] })
 }

@@ -212,7 +212,7 @@ func (vh *VHost) addQueue(d QueueDeclare, owner any, id uint64) (*Queue, error) 
 		return nil, amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of queue '%s' in vhost '%s': %v", d.Name, vh.Name, err)
 	}
 	q.log = log
-	q.recover()
+	q.recover(true) // a new log
 	vh.queues[q.Name] = q
 	vh.version.Add(1)
 	return q, nil
