@@ -9,7 +9,7 @@ LDFLAGS := -checklinkname=0
 BUILD   := $(GO) build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS) -s -w -X main.version=$(VERSION)"
 TEST    := $(GO) test -tags $(TAGS) -ldflags=$(LDFLAGS)
 
-.PHONY: build demo test race fuzz lint interop bench clean generate
+.PHONY: build demo test race fuzz lint arm64 interop clean generate
 
 build:
 	$(BUILD) -o bin/ ./cmd/...
@@ -32,6 +32,14 @@ fuzz:
 
 lint:
 	scripts/lint.sh
+
+# Everything builds for arm64; the packages that touch bytes and disks are
+# tested there under emulation (Debian: qemu-user-static).
+ARM64 := CGO_ENABLED=0 GOOS=linux GOARCH=arm64
+arm64:
+	$(ARM64) $(GO) build ./...
+	$(ARM64) $(GO) build -tags $(TAGS) -ldflags "$(LDFLAGS)" -o /dev/null ./cmd/basaltmq
+	$(ARM64) $(GO) test -short -exec qemu-aarch64-static ./wire/... ./segstore ./segstore/arena ./segstore/disk
 
 interop: build
 	scripts/interop/ci.sh
