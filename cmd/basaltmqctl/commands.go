@@ -1,0 +1,10 @@
+package main
+
+// commands are all commands, in the order of the overview. Words of a path
+// that several share ("store") form a group.
+func commands() []command {
+	return []command{
+		storeVerify(),
+		storeDump(),
+	}
+}

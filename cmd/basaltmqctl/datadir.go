@@ -1,0 +1,141 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/segstore/inspect"
+)
+
+// dataDir is a stopped broker's data directory, opened for reading. While it
+// is open no broker can start on it: the lock file is held shared, so that
+// several tools may read at once. It is never created, nothing is written.
+type dataDir struct {
+	path  string
+	files fs.FS
+	lock  *os.File // nil when the directory has no lock file
+}
+
+func openDataDir(path string) (*dataDir, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s does not exist: give the directory that the broker got with -D", path)
+	case err != nil:
+		return nil, fmt.Errorf("%w: run as the broker's user or as root", err)
+	case !info.IsDir():
+		return nil, fmt.Errorf("%s is not a directory: give the directory that the broker got with -D", path)
+	}
+	d := &dataDir{path: path, files: os.DirFS(path)}
+	d.lock, err = os.Open(filepath.Join(path, inspect.LockName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return d, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: run as the broker's user or as root", err)
+	}
+	err = unix.Flock(int(d.lock.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if err == nil {
+		return d, nil
+	}
+	d.lock.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("%s is in use by a running broker: stop it first, or look at a copy or snapshot of the directory", path)
+	}
+	return nil, fmt.Errorf("%s cannot be locked: %w", path, err)
+}
+
+func (d *dataDir) close() {
+	if d.lock != nil {
+		d.lock.Close()
+	}
+}
+
+// queueName names a durable queue.
+type queueName struct{ vhost, name string }
+
+func (q queueName) String() string { return fmt.Sprintf("queue %q in vhost %q", q.name, q.vhost) }
+
+// definitions is what the definitions file says.
+type definitions struct {
+	missing  bool
+	records  int
+	bytes    int64
+	queues   map[queueName]uint64 // log ids of those that exist
+	logs     map[uint64]queueName
+	findings []inspect.Finding
+}
+
+// readDefinitions reads the definitions file; a missing one is no error.
+func (d *dataDir) readDefinitions() (*definitions, error) {
+	defs := &definitions{queues: map[queueName]uint64{}, logs: map[uint64]queueName{}}
+	data, err := fs.ReadFile(d.files, inspect.DefinitionsName)
+	if errors.Is(err, fs.ErrNotExist) {
+		defs.missing = true
+		return defs, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the definitions cannot be read: %w", err)
+	}
+	defs.bytes = int64(len(data))
+	broker.ReadDefinitions(data, defs.apply)
+	return defs, nil
+}
+
+// apply follows one record.
+func (defs *definitions) apply(info broker.DefinitionInfo) {
+	if info.Err != nil {
+		level := inspect.Damage
+		if errors.Is(info.Err, broker.ErrDefinitionsTorn) {
+			level = inspect.Unfinished
+		}
+		defs.add(level, info, info.Err.Error())
+		return
+	}
+	defs.records++
+	q := queueName{info.VHost, info.Name}
+	id, exists := defs.queues[q]
+	switch {
+	case info.Kind != broker.DefinitionQueue:
+	case info.Deleted && exists:
+		delete(defs.queues, q)
+		delete(defs.logs, id)
+	case info.Deleted || exists: // the broker skips such a record
+	default:
+		if other, taken := defs.logs[info.LogID]; taken {
+			defs.add(inspect.Damage, info, fmt.Sprintf("%s has the log of %s", q, other))
+		}
+		defs.queues[q], defs.logs[info.LogID] = info.LogID, q
+	}
+}
+
+func (defs *definitions) add(level inspect.Level, info broker.DefinitionInfo, text string) {
+	defs.findings = append(defs.findings, inspect.Finding{
+		Level: level, File: inspect.DefinitionsName, Pos: info.Pos, Bytes: info.Bytes, Text: text,
+	})
+}
+
+// unclaimed are findings about logs that the definitions do not name.
+func (defs *definitions) unclaimed(ids []uint64) (findings []inspect.Finding) {
+	if defs.missing && len(ids) > 0 {
+		return []inspect.Finding{{
+			Level: inspect.Damage, File: inspect.DefinitionsName, Pos: inspect.WholeFile,
+			Text: "the file is missing: the next start would set all logs aside under quarantine/; restore it from a backup",
+		}}
+	}
+	for _, id := range ids {
+		if _, claimed := defs.logs[id]; !claimed {
+			findings = append(findings, inspect.Finding{
+				Level: inspect.Note, File: inspect.LogDir(id), Pos: inspect.WholeFile,
+				Text: "belongs to no durable queue: the next start sets it aside under quarantine/",
+			})
+		}
+	}
+	return findings
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// flagSet is the standard flag package with options allowed after operands,
+// and help that tells an option's letter and name on one line.
+type flagSet struct {
+	set   *flag.FlagSet
+	lines []flagLine
+}
+
+type flagLine struct{ letter, name, argument, usage string }
+
+func newFlagSet() *flagSet {
+	set := flag.NewFlagSet("", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	set.Usage = func() {}
+	return &flagSet{set: set}
+}
+
+// each declares an option under its name and, if it has one, its letter.
+func (f *flagSet) each(letter, name, argument, usage string, declare func(name string)) {
+	declare(name)
+	if letter != "" {
+		declare(letter)
+	}
+	f.lines = append(f.lines, flagLine{letter, name, argument, usage})
+}
+
+func (f *flagSet) toggle(letter, name, usage string) *bool {
+	p := new(bool)
+	f.each(letter, name, "", usage, func(n string) { f.set.BoolVar(p, n, false, "") })
+	return p
+}
+
+func (f *flagSet) text(letter, name, argument, value, usage string) *string {
+	p := new(string)
+	f.each(letter, name, argument, usage, func(n string) { f.set.StringVar(p, n, value, "") })
+	return p
+}
+
+func (f *flagSet) number(letter, name, argument string, value uint64, usage string) *uint64 {
+	p := new(uint64)
+	f.each(letter, name, argument, usage, func(n string) { f.set.Uint64Var(p, n, value, "") })
+	return p
+}
+
+// parse returns the operands. "--" ends the options.
+func (f *flagSet) parse(arguments []string) (operands []string, err error) {
+	var after []string
+	if i := slices.Index(arguments, "--"); i >= 0 {
+		arguments, after = arguments[:i], arguments[i+1:]
+	}
+	for {
+		if err := f.set.Parse(arguments); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				return nil, errHelp
+			}
+			return nil, usagef("%s", strings.ReplaceAll(err.Error(), "parse error", "not understood"))
+		}
+		arguments = f.set.Args()
+		if len(arguments) == 0 {
+			return append(operands, after...), nil
+		}
+		operands = append(operands, arguments[0])
+		arguments = arguments[1:]
+	}
+}
+
+// writeHelp lists the options with their defaults.
+func (f *flagSet) writeHelp(w io.Writer) {
+	for _, line := range f.lines {
+		option := "    --" + line.name
+		if line.letter != "" {
+			option = "-" + line.letter + ", --" + line.name
+		}
+		if line.argument != "" {
+			option += " " + line.argument
+		}
+		usage := line.usage
+		if value := f.set.Lookup(line.name).DefValue; line.argument != "" && value != "" {
+			usage += " (" + value + ")"
+		}
+		fmt.Fprintf(w, "  %-28s %s\n", option, usage)
+	}
+	fmt.Fprintf(w, "  %-28s %s\n", "-h, --help", "print this text")
+}

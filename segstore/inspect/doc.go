@@ -1,0 +1,59 @@
+// Package inspect checks and reads the files of a store that nobody has open.
+//
+// It owns the survey of a data directory, the verification of everything
+// segstore puts there, and the walk over one log's records for people to look
+// at. It never writes: it sees the directory as an fs.FS, which cannot. It knows
+// no queue names and no AMQP; who does (basaltmqctl) adds the definitions file.
+//
+//	layout.go   the survey: which files there are, and which should not be there
+//	verify.go   Verify: workers, progress, the report
+//	segment.go  one segment         batch.go    one batch, whatever its size
+//	settled.go  one settled file    window.go   buffered reads at positions
+//	journal.go  the journal's files, as segstore/journal describes them
+//	records.go  Records: one log for reading
+//	report.go   findings and their levels
+//
+// # Levels of findings
+//
+//	damage      bytes that were written are not what they were, or contradict
+//	            each other. Something is lost, or would be without a repair.
+//	unreadable  the file could not be opened for lack of permission: not checked.
+//	unfinished  what a crash or a power cut may leave (the numbered list in
+//	            segstore's package comment). The next start mends it; only what
+//	            was never promised is gone. After a clean stop there is nothing
+//	            unfinished: whoever judges a report should look at CleanStop.
+//	note        names that the broker ignores or sets aside.
+//
+// A torn write and a flipped bit both make the end of the last segment fail its
+// checksum. It is called unfinished only where bytes are missing: the batch goes
+// beyond the end of the file, or a whole sector of it is zeros. Everything else
+// is damage: better one alarm too many after a power cut than silence about a
+// dying disk.
+//
+// # What is checked
+//
+//   - segment: header; every batch's checksum and structure; offsets ascending,
+//     not below the segment's base, not beyond the next segment's; index
+//     entries naming batches with their offset and time; holes; the trailer's
+//     totals. After a bad batch it goes on at the next good one.
+//   - settled file: header, checksums, kinds, offsets below segstore.OffsetMax,
+//     ranges not empty. What is settled may lie beyond the last batch (records
+//     settled before they were written), so the segments are no bound for it.
+//   - names: everything that the broker did not make, or would remove or rename.
+//
+// # Invariants
+//
+//  1. Memory is bounded: per worker one window of windowBytes, an index, and one
+//     log's settled set, whatever the sizes of files, batches and records. A
+//     batch larger than the window is checked by streaming. Findings beyond
+//     findingsPerFileMax of a file are counted, not kept. Records alone holds one
+//     whole batch.
+//  2. No input makes it panic, loop for ever or allocate more than the file is
+//     long.
+//  3. The report does not depend on the number of workers.
+//
+// # Threading
+//
+// Verify and Records may be called from any goroutine and return when all they
+// started has ended. A Progress may be read from any goroutine meanwhile.
+package inspect
