@@ -83,6 +83,28 @@ func parseStatusMemory(raw []byte) memoryFigures {
 	return figures
 }
 
+// processWritten reads how many bytes a process has caused to be sent to
+// storage, all threads: write_bytes of /proc/PID/io, which counts pages when
+// they become dirty and direct writes when they are made (proc_pid_io(5)). ok
+// is false where that can't be read: another user's process.
+func processWritten(pid int) (written uint64, ok bool) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return 0, false
+	}
+	return parseWrittenBytes(raw)
+}
+
+func parseWrittenBytes(raw []byte) (written uint64, ok bool) {
+	for line := range bytes.Lines(raw) {
+		if value, found := bytes.CutPrefix(line, []byte("write_bytes:")); found {
+			written, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
+			return written, err == nil
+		}
+	}
+	return 0, false
+}
+
 // threadLoad is the time a thread has run, and has waited for a core.
 type threadLoad struct{ run, wait time.Duration }
 

@@ -38,7 +38,9 @@ type console struct {
 }
 
 func scenarios() []scenario {
-	return []scenario{throughputScenario(), calibrateScenario(), relayScenario()}
+	return []scenario{
+		throughputScenario(), confirmScenario(), backlogScenario(), calibrateScenario(), tableScenario(), relayScenario(),
+	}
 }
 
 // Main runs the tool with the arguments after the program's name and returns

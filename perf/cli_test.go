@@ -175,7 +175,7 @@ func TestParseURI(t *testing.T) {
 
 func TestEnvironmentNamesTheMachine(t *testing.T) {
 	t.Parallel()
-	got := readEnvironment(t.TempDir())
+	got := readEnvironment(recordOptions{DataDir: t.TempDir()})
 	if got.Kernel == "" || got.GoVersion == "" || got.CPU.Cores == 0 || got.Filesystem == "" || got.Time.IsZero() {
 		t.Errorf("%+v", got)
 	}

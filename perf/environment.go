@@ -18,6 +18,10 @@ type environment struct {
 	Kernel     string     `json:"kernel"`
 	Governor   string     `json:"governor,omitempty"`   // of core 0; empty when unknown (virtual machines)
 	Filesystem string     `json:"filesystem,omitempty"` // of --data-dir
+	Mount      string     `json:"mount_options,omitempty"`
+	IOBackend  string     `json:"io_backend,omitempty"` // of the broker
+	Durability string     `json:"durability,omitempty"`
+	Commit     string     `json:"commit,omitempty"`
 	GoVersion  string     `json:"go_version"`
 	GOOS       string     `json:"goos"`
 	GOARCH     string     `json:"goarch"`
@@ -37,7 +41,7 @@ type cpuFigures struct {
 	Features   []string `json:"features"`
 }
 
-func readEnvironment(dataDir string) environment {
+func readEnvironment(record recordOptions) environment {
 	return environment{
 		CPU: cpuFigures{
 			Model:      cpuid.CPU.BrandName,
@@ -53,7 +57,11 @@ func readEnvironment(dataDir string) environment {
 		},
 		Kernel:     kernelRelease(),
 		Governor:   readTrimmed("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-		Filesystem: filesystemName(dataDir),
+		Filesystem: filesystemName(record.DataDir),
+		Mount:      mountOptions(record.DataDir),
+		IOBackend:  record.IOBackend,
+		Durability: record.Durability,
+		Commit:     record.Commit,
 		GoVersion:  runtime.Version(),
 		GOOS:       runtime.GOOS,
 		GOARCH:     runtime.GOARCH,

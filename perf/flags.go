@@ -24,8 +24,9 @@ var errHelp = errors.New("perf: help requested")
 // and long names for the same option, "-s16", "-qp", "--size=16", and one-line
 // errors that name the option as the user wrote it.
 type flagSet struct {
-	set   *flag.FlagSet
-	names []flagName
+	set     *flag.FlagSet
+	names   []flagName
+	operand *string // where the one argument that is no option goes; nil: none allowed
 }
 
 // flagName is one line of the help text.
@@ -84,7 +85,7 @@ func (f *flagSet) given(long string) bool {
 	return found
 }
 
-// parse reads the arguments; all of them must be options.
+// parse reads the arguments; all of them but the operand must be options.
 func (f *flagSet) parse(arguments []string) error {
 	normal, err := f.normalise(arguments)
 	if err != nil {
@@ -109,7 +110,10 @@ func (f *flagSet) normalise(arguments []string) ([]string, error) {
 		case argument == "-h" || argument == "--help":
 			return nil, errHelp
 		case len(argument) < 2 || argument[0] != '-' || argument == "--":
-			return nil, usagef("unexpected argument %q", argument)
+			if f.operand == nil || *f.operand != "" || argument == "--" {
+				return nil, usagef("unexpected argument %q", argument)
+			}
+			*f.operand = argument
 		case strings.HasPrefix(argument, "--"):
 			name, value, attached := strings.Cut(argument[2:], "=")
 			option, known := f.lookup(name, true)

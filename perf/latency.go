@@ -65,6 +65,11 @@ func (r *latencyRecorder) record(sentAt int64) {
 	_ = r.histogram.RecordValue(max(latencyMin, min(r.now-sentAt, latencyMax)))
 }
 
+// recordMany notes count messages that were sent at the same time.
+func (r *latencyRecorder) recordMany(sentAt int64, count int64) {
+	_ = r.histogram.RecordValues(max(latencyMin, min(r.now-sentAt, latencyMax)), count)
+}
+
 // drainInto moves what was recorded into target and returns the number of
 // stale messages since the last drain. target may be nil to discard.
 func (r *latencyRecorder) drainInto(target *hdrhistogram.Histogram) (stale uint64) {

@@ -20,6 +20,8 @@ type snapshot struct {
 	failures, outOfOrder      uint64
 	lastPublish, lastConsume  int64
 	clientCPU, brokerCPU      time.Duration
+	brokerWritten             uint64 // bytes
+	writtenKnown              bool
 	brokerThreads             map[int]threadLoad
 	loopLoads                 []threadLoad
 }
@@ -45,7 +47,7 @@ type meter struct {
 
 func newMeter(run *throughputRun, out console) *meter {
 	m := &meter{run: run, latency: newHistogram(), interval: newHistogram()}
-	if !run.options.Quiet {
+	if !run.options.Output.Quiet {
 		m.progress = out.stderr
 		m.inPlace = isTerminal(out.stderr)
 	}
@@ -97,6 +99,7 @@ func (m *meter) read() snapshot {
 	if pid := m.run.options.BrokerPID; pid > 0 {
 		s.brokerCPU, _ = processCPU(pid)
 		s.brokerThreads = readThreadLoads(pid)
+		s.brokerWritten, s.writtenKnown = processWritten(pid)
 	}
 	return s
 }

@@ -56,11 +56,10 @@ type throughputOptions struct {
 	MeasureLatency bool          `json:"measure_latency"`
 	Loops          int           `json:"loops"`
 	BrokerPID      int           `json:"broker_pid,omitempty"`
-	DataDir        string        `json:"data_dir,omitempty"`
+	Calibrate      time.Duration `json:"calibrate_ns,omitempty"` // of each of two
 
-	Quiet      bool   `json:"-"`
-	JSON       bool   `json:"-"`
-	JSONFile   string `json:"-"`
+	Output     outputOptions `json:"-"`
+	Record     recordOptions `json:"-"`
 	routingSet bool
 	target     brokerAddress
 }
@@ -97,11 +96,9 @@ func declareThroughput(flags *flagSet, o *throughputOptions) {
 	flags.toggle(&o.Persistent, "p", "persistent", "publish persistent messages")
 	flags.count(&o.Prefetch, "P", "prefetch", "N", "prefetch count of each consumer; 0: unlimited")
 	flags.toggle(&o.Poll, "g", "poll", "use basic.get instead of basic.consume")
-	flags.toggle(&o.JSON, "j", "json-stdout", "print the result as JSON to stdout")
-	flags.text(&o.JSONFile, "", "json", "FILE", "write the result as JSON to FILE")
+	o.Output.declare(flags)
 	flags.add(durationFlag{&o.Duration}, "z", "time", "SECONDS", "measure for this long; 0: until interrupted or all is published")
 	flags.add(durationFlag{&o.Warmup}, "", "warmup", "SECONDS", "run this long before measuring; 0 by default with -C or -D")
-	flags.toggle(&o.Quiet, "q", "quiet", "no progress line")
 	flags.add(quantityFlag{&o.PublishMax}, "C", "pmessages", "N", "stop after N publishes")
 	flags.add(quantityFlag{&o.ConsumeMax}, "D", "cmessages", "N", "stop after N consumed messages")
 	flags.text(&o.QueueArgs, "", "queue-args", "JSON", "arguments of the queue declaration")
@@ -115,7 +112,8 @@ func declareThroughput(flags *flagSet, o *throughputOptions) {
 	flags.toggle(&o.MeasureLatency, "l", "measure-latency", "measure latency from the intended send time")
 	flags.count(&o.Loops, "", "loops", "N", "event loops of this tool (default: cores, at most 2)")
 	flags.count(&o.BrokerPID, "", "broker-pid", "PID", "report CPU and memory of this process")
-	flags.text(&o.DataDir, "", "data-dir", "DIR", "report the filesystem of the broker's data directory")
+	flags.add(durationFlag{&o.Calibrate}, "", "calibrate", "SECONDS", "measure the bare relay for so long before and after, and report the fraction reached")
+	o.Record.declare(flags, "report the filesystem of the broker's data directory")
 }
 
 // finish checks the options against each other and fills in what follows from

@@ -22,14 +22,19 @@ type bodySegment struct {
 
 // encodePublish builds a publish with a plain body pattern.
 func encodePublish(exchange, routingKey string, properties []byte, bodySize uint64, frameMax uint32) publishEncoding {
-	encoded := amqp.AppendMethodFrame(nil, clientChannel, &amqp.BasicPublish{
+	return encodePublishOn(clientChannel, exchange, routingKey, properties, bodySize, frameMax)
+}
+
+// encodePublishOn is encodePublish for any channel.
+func encodePublishOn(channel uint16, exchange, routingKey string, properties []byte, bodySize uint64, frameMax uint32) publishEncoding {
+	encoded := amqp.AppendMethodFrame(nil, channel, &amqp.BasicPublish{
 		Exchange: []byte(exchange), RoutingKey: []byte(routingKey),
 	})
-	encoded = amqp.AppendHeaderFrame(encoded, clientChannel, bodySize, properties)
+	encoded = amqp.AppendHeaderFrame(encoded, channel, bodySize, properties)
 	bodyAt := len(encoded)
 	body := make([]byte, bodySize)
 	bodyLayout{}.putPattern(body, 0, 0)
-	encoded = amqp.AppendBodyFrames(encoded, clientChannel, body, frameMax)
+	encoded = amqp.AppendBodyFrames(encoded, channel, body, frameMax)
 
 	var segments []bodySegment
 	for pos, offset := bodyAt, uint64(0); pos < len(encoded); {

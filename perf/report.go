@@ -35,15 +35,17 @@ type throughputResult struct {
 	Latency *latencyFigures `json:"latency,omitempty"`
 
 	// Per message published or consumed, whichever was more.
-	BrokerCPU    *float64  `json:"broker_cpu_ns_per_message,omitempty"`
-	BrokerCores  *float64  `json:"broker_cpu_cores,omitempty"`
-	BrokerThread *float64  `json:"broker_busiest_thread,omitempty"` // share of its time running or waiting for a core
-	ClientCPU    float64   `json:"client_cpu_ns_per_message"`
-	ClientCores  float64   `json:"client_cpu_cores"`
-	ClientLoops  []float64 `json:"client_loops_busy"` // shares, as broker_busiest_thread
-	Bottleneck   bool      `json:"client_is_bottleneck"`
+	BrokerCPU    *float64    `json:"broker_cpu_ns_per_message,omitempty"`
+	BrokerCores  *float64    `json:"broker_cpu_cores,omitempty"`
+	BrokerThread *float64    `json:"broker_busiest_thread,omitempty"` // share of its time running or waiting for a core
+	WriteCosts   *writeCosts `json:"broker_writes,omitempty"`
+	ClientCPU    float64     `json:"client_cpu_ns_per_message"`
+	ClientCores  float64     `json:"client_cpu_cores"`
+	ClientLoops  []float64   `json:"client_loops_busy"` // shares, as broker_busiest_thread
+	Bottleneck   bool        `json:"client_is_bottleneck"`
 
 	RSS         *rssFigures        `json:"rss,omitempty"`
+	Relay       *relayFraction     `json:"relay,omitempty"`
 	Options     *throughputOptions `json:"options"`
 	Versions    versions           `json:"versions"`
 	Environment environment        `json:"environment"`
@@ -94,7 +96,7 @@ func (m *meter) result() *throughputResult {
 		BacklogAtStart:    m.run.backlog,
 		Options:           m.run.options,
 		Versions:          versions{toolVersion(), m.run.product, m.run.version},
-		Environment:       readEnvironment(m.run.options.DataDir),
+		Environment:       readEnvironment(m.run.options.Record),
 	}
 	if len(m.run.publishers) > 0 {
 		result.PublishWireBytes = m.run.publishers[0].encoding.size
@@ -130,6 +132,7 @@ func (m *meter) addCosts(result *throughputResult, span time.Duration) {
 		thread := busiest(begin.brokerThreads, end.brokerThreads, span)
 		result.BrokerCPU, result.BrokerCores, result.BrokerThread = &perMessage, &cores, &thread
 		result.RSS = &rssFigures{Last: m.memory, Max: m.memoryMax}
+		result.WriteCosts = newWriteCosts(begin, end, end.published-begin.published, m.run.options.Size)
 		result.Bottleneck = allBusy && thread < brokerBusyShare
 	}
 }
@@ -142,20 +145,6 @@ func (r *throughputResult) bottleneckAdvice() string {
 		return fmt.Sprintf("try --loops %d", loops)
 	}
 	return "spread the load over more clients, or give it more cores"
-}
-
-// write puts the result where the options say.
-func (r *throughputResult) write(options *throughputOptions, out console) error {
-	if options.JSONFile != "" {
-		if err := writeJSONFile(options.JSONFile, r); err != nil {
-			return err
-		}
-	}
-	if options.JSON {
-		return writeJSON(out.stdout, r)
-	}
-	r.writeText(out.stdout)
-	return nil
 }
 
 func writeJSON(w io.Writer, value any) error {
@@ -224,6 +213,12 @@ func (r *throughputResult) writeText(w io.Writer) {
 		line("Broker CPU", "%.0f ns/message, %.2f cores, busiest thread %.0f%%", *r.BrokerCPU, *r.BrokerCores, 100**r.BrokerThread)
 		line("Broker memory", "RSS %s (max %s), peak %s, anonymous %s, file %s", humanBytes(r.RSS.Last.RSS),
 			humanBytes(r.RSS.Max.RSS), humanBytes(r.RSS.Max.HWM), humanBytes(r.RSS.Last.Anon), humanBytes(r.RSS.Last.File))
+	}
+	if w := r.WriteCosts; w != nil {
+		line("Broker writes", "%s, %.2f bytes per payload byte, %.2f per record byte", humanBytes(w.Bytes), w.PerPayload, w.PerRecord)
+	}
+	if f := r.Relay; f != nil {
+		line("Bare relay", "%s/s before, %s/s after; this run is %.3f of it", humanCount(uint64(f.Before)), humanCount(uint64(f.After)), f.Fraction)
 	}
 	line("This tool's CPU", "%.0f ns/message, %.2f cores", r.ClientCPU, r.ClientCores)
 	if r.Bottleneck {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"runtime"
 
@@ -43,6 +44,7 @@ var errDisconnected = errors.New("the broker closed the socket without saying wh
 type session struct {
 	fd       int
 	frameMax uint32
+	channels uint16 // channel numbers go up to this
 	pending  []byte // read, not yet parsed
 	out      []byte
 
@@ -138,6 +140,10 @@ func (s *session) handshake(address brokerAddress) error {
 	if s.frameMax < amqp.FrameMinSize {
 		return fmt.Errorf("the broker proposes frame-max %d, below the minimum of %d", s.frameMax, amqp.FrameMinSize)
 	}
+	s.channels = tune.ChannelMax
+	if s.channels == 0 {
+		s.channels = math.MaxUint16
+	}
 	// No heartbeats: a measurement notices a dead peer by itself.
 	s.queue(0, &amqp.ConnectionTuneOk{ChannelMax: tune.ChannelMax, FrameMax: s.frameMax})
 	if err := s.call(0, &amqp.ConnectionOpen{VirtualHost: []byte(address.virtualHost)}, &amqp.ConnectionOpenOk{}); err != nil {
@@ -178,6 +184,27 @@ func (s *session) queue(channel uint16, method amqp.Method) {
 func (s *session) call(channel uint16, method, reply amqp.Method) error {
 	s.queue(channel, method)
 	return s.await(reply)
+}
+
+// callsInFlight bounds how many calls callAll has unanswered, so that neither
+// side has to hold more than fits into a socket.
+const callsInFlight = 64
+
+// callAll makes count calls without waiting for each. method returns call
+// number i; all are answered by a method like reply.
+func (s *session) callAll(count int, method func(i int) (channel uint16, method amqp.Method), reply amqp.Method) error {
+	for done, queued := 0, 0; done < count; done++ {
+		if done == queued {
+			for ; queued < min(count, done+callsInFlight); queued++ {
+				channel, method := method(queued)
+				s.queue(channel, method)
+			}
+		}
+		if err := s.await(reply); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // await sends what is queued and reads until the wanted method.

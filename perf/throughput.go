@@ -62,13 +62,15 @@ func runThroughput(ctx context.Context, options *throughputOptions, out console)
 	if err != nil {
 		return err
 	}
-	if err := checkWritable(options.JSONFile); err != nil {
+	if err := checkWritable(options.Output.JSONFile); err != nil {
 		return err
 	}
-	if pid := options.BrokerPID; pid > 0 {
-		if _, err := processCPU(pid); err != nil {
-			return usagef("--broker-pid: can't read the figures of process %d: %v", pid, err)
-		}
+	if err := checkBrokerPID(options.BrokerPID); err != nil {
+		return err
+	}
+	before, err := measureRelay(ctx, options.Calibrate, out.stderr)
+	if err != nil {
+		return err
 	}
 	defer run.close()
 	if err := run.connect(); err != nil {
@@ -91,8 +93,10 @@ func runThroughput(ctx context.Context, options *throughputOptions, out console)
 	}
 	if failure != nil {
 		result.Error = failure.Error()
+	} else if err := result.addRelay(ctx, before, out.stderr); err != nil {
+		return err
 	}
-	if err := result.write(options, out); err != nil {
+	if err := options.Output.write(out, result, func() { result.writeText(out.stdout) }); err != nil {
 		return errors.Join(failure, err)
 	}
 	if failure != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
-// clientChannel is the only channel (beside 0) that this tool opens.
+// clientChannel is the only channel (beside 0) that this tool opens, but for
+// the publishers of the confirm scenario.
 const clientChannel = 1
 
 // walker walks the frames a broker sends to one connection. It counts without
@@ -48,6 +49,7 @@ type walker struct {
 
 	// What to do with confirms; sent is kept up to date by the publisher.
 	confirms *confirmTracker
+	channels *channelConfirms // confirm scenario: many channels, nothing but confirms
 	sent     uint64
 	nacked   uint64
 }
@@ -167,6 +169,12 @@ func (w *walker) takeMethod(payload []byte, channel uint16) (forCaller bool, err
 	id := binary.BigEndian.Uint32(payload)
 	if channel == 0 {
 		return true, nil
+	}
+	if w.channels != nil {
+		if id != amqp.BasicAckID && id != amqp.BasicNackID {
+			return true, nil
+		}
+		return false, w.channels.take(channel, payload, id)
 	}
 	if channel != clientChannel || w.state != wantMethod {
 		return false, orderError("method on an unknown channel or within a content")
