@@ -9,7 +9,7 @@ LDFLAGS := -checklinkname=0
 BUILD   := $(GO) build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS) -s -w -X main.version=$(VERSION) -X github.com/basaltmq/basaltmq/perf.Version=$(VERSION)"
 TEST    := $(GO) test -tags $(TAGS) -ldflags=$(LDFLAGS)
 
-.PHONY: build demo test race fuzz lint arm64 interop clean generate
+.PHONY: build demo test race fuzz lint arm64 interop bench-backlog clean generate
 
 build:
 	$(BUILD) -o bin/ ./cmd/...
@@ -44,6 +44,10 @@ arm64:
 
 interop: build
 	scripts/interop/ci.sh
+
+# Fill a queue, measure, drain it, check every message: N=100000000 by hand.
+bench-backlog: build
+	scripts/bench/backlog.sh
 
 generate:
 	$(GO) generate ./...

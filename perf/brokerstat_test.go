@@ -48,6 +48,23 @@ func TestBusiest(t *testing.T) {
 	}
 }
 
+func TestParseWrittenBytes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]uint64{
+		"rchar: 1\nwchar: 2\nread_bytes: 3\nwrite_bytes: 4096\ncancelled_write_bytes: 5\n": 4096,
+		"write_bytes: 0\n": 0,
+	} {
+		if got, ok := parseWrittenBytes([]byte(text)); got != want || !ok {
+			t.Errorf("%q: %d, %v", text, got, ok)
+		}
+	}
+	for _, text := range []string{"", "cancelled_write_bytes: 5\n", "write_bytes: many\n"} {
+		if got, ok := parseWrittenBytes([]byte(text)); ok {
+			t.Errorf("%q: %d", text, got)
+		}
+	}
+}
+
 func TestOwnProcessIsReadable(t *testing.T) {
 	t.Parallel()
 	if _, err := processCPU(os.Getpid()); err != nil {

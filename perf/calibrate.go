@@ -47,7 +47,7 @@ func calibrateScenario() scenario {
 			options.Record.declare(flags, "measure the disk of this directory, in two temporary files")
 			return func(ctx context.Context, out console) error {
 				if options.Size > bodyBytesMax || options.Duration <= 0 || options.DiskTime <= 0 {
-					return usagef("--size is at most %d, --time and --disk-time above 0", bodyBytesMax)
+					return usagef("--size is at most %d, --disk-time and --time above 0", bodyBytesMax)
 				}
 				return runCalibrate(ctx, options, out)
 			}
@@ -80,6 +80,13 @@ func runCalibrate(ctx context.Context, options *calibrateOptions, out console) e
 	if err != nil {
 		return err
 	}
+	var disk *rawDisk
+	if options.Record.DataDir != "" {
+		if disk, err = openRawDisk(options.Record.DataDir); err != nil {
+			return err
+		}
+		defer disk.close()
+	}
 	wireBytes := encodePublish("", defaultQueue, properties, options.Size, frameMaxDefault).size
 	relay, err := measureRelay(ctx, options.Duration, out.stderr)
 	if err != nil {
@@ -94,8 +101,8 @@ func runCalibrate(ctx context.Context, options *calibrateOptions, out console) e
 		MemoryCopyPerSecond: measureMemoryCopy(min(memoryCopySpan, options.Duration)),
 		Options:             options, Versions: versions{Tool: toolVersion()}, Environment: readEnvironment(options.Record),
 	}
-	if options.Record.DataDir != "" {
-		if result.Disk, err = measureDisk(ctx, options); err != nil {
+	if disk != nil {
+		if result.Disk, err = measureDisk(ctx, disk, options.DiskTime); err != nil {
 			return err
 		}
 	}
@@ -104,18 +111,13 @@ func runCalibrate(ctx context.Context, options *calibrateOptions, out console) e
 }
 
 // measureDisk measures every batch size both ways, alternating.
-func measureDisk(ctx context.Context, options *calibrateOptions) (all []rawFigures, err error) {
-	disk, err := openRawDisk(options.Record.DataDir)
-	if err != nil {
-		return nil, err
-	}
-	defer disk.close()
+func measureDisk(ctx context.Context, disk *rawDisk, span time.Duration) (all []rawFigures, err error) {
 	for _, records := range calibrateRecords {
 		for _, mode := range []string{rawAppend, rawOverwrite} {
 			if ctx.Err() != nil {
 				return all, nil
 			}
-			figures, err := disk.measure(ctx, mode, records, options.DiskTime)
+			figures, err := disk.measure(ctx, mode, records, span)
 			if err != nil {
 				return nil, err
 			}

@@ -81,7 +81,7 @@ func TestThroughputFlags(t *testing.T) {
 		t.Errorf("long and short names differ:\n%+v\n%+v", long, short)
 	}
 	if short.Publishers != 2 || short.Size != 1024 || !short.Persistent || short.Prefetch != 50 || short.Duration != 30*time.Second ||
-		short.PublishMax != 1e6 || short.Warmup != 0 || !short.Verify || !short.MeasureLatency || !short.Quiet {
+		short.PublishMax != 1e6 || short.Warmup != 0 || !short.Verify || !short.MeasureLatency || !short.Output.Quiet {
 		t.Errorf("%+v", short)
 	}
 	defaults, err := parseOptions()
@@ -136,6 +136,25 @@ func TestUsageErrors(t *testing.T) {
 		{"calibrate --json /nonexistent/x", "--json: open /nonexistent/x"},
 		{"calibrate -z 0", "--time above 0"},
 		{"calibrate -s 1T", "not a number"},
+		{"calibrate --disk-time 0", "--disk-time"},
+		{"calibrate --data-dir /nonexistent -z 0.01", "--data-dir"},
+		{"confirm -w 5", `"5" is not QUEUESxWINDOW`},
+		{"confirm -w 1x1,", `"" is not QUEUESxWINDOW`},
+		{"confirm -w 0x5", "is not between"},
+		{"confirm -w 1000x100k", "is not between"},
+		{"confirm -x 0", "--publishers is 1"},
+		{"confirm -z 0", "must be above 0"},
+		{"confirm -u=", "--queue is 1 to"},
+		{"confirm --broker-pid 4194999", "can't read the figures"},
+		{"backlog -C 0", "--messages is 1 to"},
+		{"backlog -C 5G", "--messages is 1 to"},
+		{"backlog -s 7", "--size is 8 to"},
+		{"backlog -C 10 -a 3", "--ack 3 would leave a rest of 1"},
+		{"backlog -a 10 -P 5", "--ack 10 would never happen"},
+		{"backlog --stall 0", "--stall"},
+		{"backlog --json /nonexistent/x", "--json: open"},
+		{"table", "needs the directory"},
+		{"table a b", `unexpected argument "b"`},
 	} {
 		code, stdout, stderr := runMain(t.Context(), strings.Fields(test.arguments)...)
 		if code != exitUsage || !strings.Contains(stderr, test.want) || strings.Count(stderr, "\n") != 1 || stdout != "" {
@@ -148,7 +167,7 @@ func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
 	for arguments, want := range map[string]string{
 		"--help": "throughput", "help": "calibrate", "help throughput": "--measure-latency", "throughput --help": "--queue-pattern",
-		"calibrate -h": "yardstick", "--version": program,
+		"calibrate -h": "yardstick", "confirm -h": "QUEUESxWINDOW", "backlog -h": "out of\norder", "table -h": "DIR/README.md", "--version": program,
 	} {
 		code, stdout, stderr := runMain(t.Context(), strings.Fields(arguments)...)
 		if code != exitOK || !strings.Contains(stdout, want) || strings.Contains(stdout, relayCommand) || stderr != "" {

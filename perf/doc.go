@@ -12,7 +12,18 @@
 //	connect.go      its queues and connections
 //	meter.go        its counters: progress line and measured window
 //	report.go       its result: JSON and text
-//	calibrate.go    the bare relay yardstick; relay.go is its child process
+//	calibrate.go    the yardsticks of a machine
+//	yardstick.go    a run set against the bare relay; write amplification
+//	relayprocess.go the bare relay; relay.go is its child process
+//	rawdisk.go      write and fdatasync in a loop; memory copy
+//	confirmscenario.go  windows and queues: options and outline
+//	confirmrun.go   its queues and connections; confirmreport.go its result
+//	confirmpublisher.go one connection with many confirming channels
+//	channelconfirms.go  which of them may publish, and their latency
+//	backlog.go      fill and drain: options and outline
+//	backlogphase.go one of the two; backlogreport.go the result
+//	table.go        reads recorded results; tablerender.go writes the tables,
+//	                tablefigures.go says which figures are in them
 //	session.go      blocking AMQP handshake and control calls on one socket
 //	loop.go         event loop (epoll, edge-triggered), one locked OS thread
 //	socket.go       what publishers and consumers on a loop have in common
@@ -25,7 +36,9 @@
 //	body.go         body content: patterns; inspector.go checks it
 //	latency.go      histograms and the clock
 //	brokerstat.go   CPU and memory of the broker process
-//	environment.go  the machine a figure was measured on
+//	environment.go  the machine a figure was measured on; mount.go its mounts
+//	record.go       options about it that all scenarios share
+//	diskusage.go    blocks allocated below a directory
 //	sys.go          raw system calls; the only file with unsafe
 //
 // # How it stays out of the way
@@ -71,12 +84,16 @@
 //     before its intended time.
 //  2. Latency is measured from the intended send time, so a stalled broker
 //     is charged for the messages that had to wait (no coordinated omission).
+//     The confirm scenario is a closed loop: there it runs from the write that
+//     sends a message to the read that brings its confirm.
 //  3. published counts a message when its last byte was accepted by the
 //     socket; consumed counts it when its last byte was read.
 //  4. Nothing on a message's path allocates, calls through an interface, takes
 //     the time or looks into a map; those happen once per read or write.
 //  5. Figures cover the measured window only: warm-up is excluded from rates,
 //     CPU figures and latency. Totals say which they cover.
+//  6. A recorded figure carries its environment, and a yardstick is measured
+//     in the same run, right before and after. The tables refuse others.
 //
 // # Threading
 //

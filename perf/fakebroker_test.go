@@ -27,6 +27,9 @@ type fakeBroker struct {
 	holdConfirms  bool   // never confirm
 	refuseLogin   bool   // connection.close 403
 	greeting      string // written instead of connection.start
+	loseEvery     int    // lose every Nth message, but count it as waiting
+	doubleEvery   int    // keep every Nth message twice
+	forget        bool   // keep no message, as if all were consumed at once
 
 	mu        sync.Mutex
 	queues    map[string]*fakeQueue
@@ -37,9 +40,14 @@ type fakeBroker struct {
 	ackFrames int
 	commits   int
 	deliverN  int
+	deletes   int
+	lost      int
 	unacked   int // most publishes received while confirms are held
 	changed   *sync.Cond
 }
+
+// fakeChannelMax is the channel-max it proposes.
+const fakeChannelMax = 200
 
 type fakeQueue struct {
 	messages  []fakeMessage
@@ -53,13 +61,17 @@ type fakeMessage struct{ properties, body []byte }
 type fakeConn struct {
 	broker *fakeBroker
 	net.Conn
-	mu         sync.Mutex
-	cond       *sync.Cond
-	out        []byte
-	finished   bool
-	tag        uint64
-	lastAck    uint64
-	confirming bool
+	mu       sync.Mutex
+	cond     *sync.Cond
+	out      []byte
+	finished bool
+	tag      uint64
+	lastAck  uint64
+	channels map[uint16]*fakeChannel // confirming ones
+}
+
+// fakeChannel is what a channel in confirm mode has to answer.
+type fakeChannel struct {
 	publishTag uint64
 	unanswered []uint64
 }
@@ -81,7 +93,7 @@ func startFakeBroker(t *testing.T, adjust func(*fakeBroker)) (uri string, b *fak
 			if err != nil {
 				return
 			}
-			c := &fakeConn{broker: b, Conn: conn}
+			c := &fakeConn{broker: b, Conn: conn, channels: map[uint16]*fakeChannel{}}
 			c.cond = sync.NewCond(&c.mu)
 			b.mu.Lock()
 			b.conns[c] = true
@@ -193,7 +205,7 @@ func (c *fakeConn) read() {
 				var isPublish bool
 				if publish, isPublish = method.(*amqp.BasicPublish); isPublish {
 					queue = string(publish.RoutingKey)
-				} else if !c.handle(method) {
+				} else if !c.handle(frame.Channel, method) {
 					return
 				}
 			case amqp.FrameHeader:
@@ -202,12 +214,12 @@ func (c *fakeConn) read() {
 					panic("content header without publish")
 				}
 				message = fakeMessage{properties: append([]byte(nil), header.Properties...)}
-				if left = header.BodySize; left == 0 && !c.publish(queue, message) {
+				if left = header.BodySize; left == 0 && !c.publish(frame.Channel, queue, message) {
 					return
 				}
 			case amqp.FrameBody:
 				message.body = append(message.body, frame.Payload...)
-				if left -= uint64(len(frame.Payload)); left == 0 && !c.publish(queue, message) {
+				if left -= uint64(len(frame.Payload)); left == 0 && !c.publish(frame.Channel, queue, message) {
 					return
 				}
 			}
@@ -227,7 +239,7 @@ func readFull(c net.Conn, into []byte) (n int, err error) {
 }
 
 // handle answers a method; false ends the connection.
-func (c *fakeConn) handle(method amqp.Method) bool {
+func (c *fakeConn) handle(channel uint16, method amqp.Method) bool {
 	b := c.broker
 	switch m := method.(type) {
 	case *amqp.ConnectionStartOk:
@@ -235,32 +247,41 @@ func (c *fakeConn) handle(method amqp.Method) bool {
 			c.send(0, &amqp.ConnectionClose{ReplyCode: 403, ReplyText: []byte("ACCESS_REFUSED - no")})
 			return false
 		}
-		c.send(0, &amqp.ConnectionTune{ChannelMax: 2047, FrameMax: b.frameMax, Heartbeat: 60})
+		c.send(0, &amqp.ConnectionTune{ChannelMax: fakeChannelMax, FrameMax: b.frameMax, Heartbeat: 60})
 	case *amqp.ConnectionOpen:
 		c.send(0, &amqp.ConnectionOpenOk{})
 	case *amqp.ConnectionClose:
 		c.send(0, &amqp.ConnectionCloseOk{})
 		return false
 	case *amqp.ChannelOpen:
-		c.send(clientChannel, &amqp.ChannelOpenOk{})
+		c.send(channel, &amqp.ChannelOpenOk{})
 	case *amqp.QueueDeclare:
 		name := string(m.Queue)
 		if name == "" {
 			name = "amq.gen-" + strings.ReplaceAll(c.RemoteAddr().String(), ":", "-")
 		}
 		b.mu.Lock()
-		count := len(b.lockedQueue(name).messages)
+		count := len(b.lockedQueue(name).messages) + b.lost // which it would deny having
 		b.mu.Unlock()
 		c.send(clientChannel, &amqp.QueueDeclareOk{Queue: []byte(name), MessageCount: uint32(count)})
 	case *amqp.QueueBind:
 		c.send(clientChannel, &amqp.QueueBindOk{})
+	case *amqp.QueueDelete:
+		b.mu.Lock()
+		b.deletes++
+		delete(b.queues, string(m.Queue))
+		b.mu.Unlock()
+		c.send(clientChannel, &amqp.QueueDeleteOk{})
 	case *amqp.QueuePurge:
+		b.mu.Lock()
+		b.lockedQueue(string(m.Queue)).messages = nil
+		b.mu.Unlock()
 		c.send(clientChannel, &amqp.QueuePurgeOk{})
 	case *amqp.BasicQos:
 		c.send(clientChannel, &amqp.BasicQosOk{})
 	case *amqp.ConfirmSelect:
-		c.confirming = true
-		c.send(clientChannel, &amqp.ConfirmSelectOk{})
+		c.channels[channel] = &fakeChannel{}
+		c.send(channel, &amqp.ConfirmSelectOk{})
 	case *amqp.TxSelect:
 		c.send(clientChannel, &amqp.TxSelectOk{})
 	case *amqp.TxCommit:
@@ -298,94 +319,4 @@ func (c *fakeConn) handle(method amqp.Method) bool {
 		b.mu.Unlock()
 	}
 	return true
-}
-
-func (b *fakeBroker) lockedQueue(name string) *fakeQueue {
-	if b.queues[name] == nil {
-		b.queues[name] = &fakeQueue{}
-	}
-	return b.queues[name]
-}
-
-// publish takes a message; false ends the connection.
-func (c *fakeConn) publish(queue string, message fakeMessage) bool {
-	b := c.broker
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.published++
-	b.changed.Broadcast()
-	b.bodies += len(message.body)
-	if b.closeAfter > 0 && b.published > b.closeAfter {
-		c.send(0, &amqp.ConnectionClose{
-			ReplyCode: 404, ReplyText: []byte("NOT_FOUND - no exchange 'gone' in vhost '/'"),
-			ClassID: 60, MethodID: 40,
-		})
-		return false
-	}
-	c.publishTag++
-	c.unanswered = append(c.unanswered, c.publishTag)
-	b.unacked = max(b.unacked, len(c.unanswered))
-	q := b.lockedQueue(queue)
-	q.messages = append(q.messages, message)
-	b.pump(q)
-	return true
-}
-
-// pump delivers a queue's messages to its consumers in turn.
-func (b *fakeBroker) pump(q *fakeQueue) {
-	for len(q.consumers) > 0 && len(q.messages) > 0 {
-		if b.swapOrder {
-			if len(q.messages) < 2 {
-				return
-			}
-			q.messages[0], q.messages[1] = q.messages[1], q.messages[0]
-			b.deliver(q)
-		}
-		b.deliver(q)
-	}
-}
-
-func (b *fakeBroker) deliver(q *fakeQueue) {
-	message := q.messages[0]
-	q.messages = q.messages[1:]
-	c := q.consumers[q.next%len(q.consumers)]
-	q.next++
-	b.deliverN++
-	if b.corruptEvery > 0 && b.deliverN%b.corruptEvery == 0 {
-		message.body[len(message.body)-1] ^= 1
-	}
-	c.tag++
-	c.sendContent(&amqp.BasicDeliver{
-		ConsumerTag: []byte("ctag"), DeliveryTag: c.tag, RoutingKey: []byte("k"),
-	}, message)
-}
-
-// confirm answers what one read brought.
-func (c *fakeConn) confirm() {
-	b := c.broker
-	if !c.confirming || b.holdConfirms || len(c.unanswered) == 0 {
-		return
-	}
-	if !b.confirmSingly {
-		c.send(clientChannel, &amqp.BasicAck{DeliveryTag: c.unanswered[len(c.unanswered)-1], Multiple: true})
-	} else {
-		for i := len(c.unanswered) - 1; i >= 0; i-- {
-			tag := c.unanswered[i]
-			if b.nackEvery > 0 && tag%uint64(b.nackEvery) == 0 {
-				c.send(clientChannel, &amqp.BasicNack{DeliveryTag: tag})
-			} else {
-				c.send(clientChannel, &amqp.BasicAck{DeliveryTag: tag})
-			}
-		}
-	}
-	c.unanswered = c.unanswered[:0]
-}
-
-// waitFor waits until a condition on the broker's counters holds.
-func (b *fakeBroker) waitFor(condition func() bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for !condition() {
-		b.changed.Wait()
-	}
 }

@@ -74,6 +74,9 @@ const (
 // result computes the figures; the loops have ended.
 func (m *meter) result() *throughputResult {
 	begin, end := m.windowBegin, m.windowEnd
+	// Not those of the window's end: a message may be consumed and end the run
+	// before the loop that published it has counted it.
+	totals := m.countersNow()
 	span := time.Duration(max(end.at-begin.at, 1))
 	rate := func(from, to uint64, last int64) float64 {
 		seconds := span.Seconds()
@@ -88,9 +91,9 @@ func (m *meter) result() *throughputResult {
 		PublishedPerSecond: rate(begin.published, end.published, end.lastPublish),
 		ConsumedPerSecond:  rate(begin.consumed, end.consumed, end.lastConsume),
 		ConfirmedPerSecond: rate(begin.confirmed, end.confirmed, 0),
-		PublishedTotal:     end.published, ConsumedTotal: end.consumed,
-		ConfirmedTotal: end.confirmed, NackedTotal: end.nacked, AckedTotal: end.acked,
-		VerifyFailures: end.failures, OutOfOrder: end.outOfOrder,
+		PublishedTotal:     totals.published, ConsumedTotal: totals.consumed,
+		ConfirmedTotal: totals.confirmed, NackedTotal: totals.nacked, AckedTotal: totals.acked,
+		VerifyFailures: totals.failures, OutOfOrder: totals.outOfOrder,
 		BytesOutPerSecond: rate(begin.publishedBytes, end.publishedBytes, end.lastPublish),
 		BytesInPerSecond:  rate(begin.bytesIn, end.bytesIn, end.lastConsume),
 		BacklogAtStart:    m.run.backlog,

@@ -1,0 +1,249 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+// backlogOptions are the options of the backlog scenario.
+type backlogOptions struct {
+	URI        string        `json:"uri"`
+	Messages   uint64        `json:"messages"`
+	Size       uint64        `json:"size"`
+	Publishers int           `json:"publishers"`
+	Persistent bool          `json:"persistent"`
+	AckEvery   int           `json:"ack_every"`
+	Prefetch   int           `json:"prefetch"`
+	Queue      string        `json:"queue"`
+	Purge      bool          `json:"purge"`
+	Settle     time.Duration `json:"settle_ns"`
+	Stall      time.Duration `json:"stall_ns"`
+	Loops      int           `json:"loops"`
+	BrokerPID  int           `json:"broker_pid,omitempty"`
+
+	Output outputOptions `json:"-"`
+	Record recordOptions `json:"-"`
+	target brokerAddress
+}
+
+// backlogMessagesMax is what a queue's message count, 32 bits in
+// queue.declare-ok, can tell.
+const backlogMessagesMax = 1<<32 - 1
+
+func backlogScenario() scenario {
+	return scenario{
+		name:    "backlog",
+		summary: "fill a queue, see what it costs, drain it and check that all is there",
+		details: "Publishes -C messages to one durable queue, without confirms, waits until the broker\n" +
+			"counts them all, and reports the publish rate, the broker's memory (--broker-pid) and\n" +
+			"its bytes on disk (--data-dir). Then one consumer takes everything and checks content\n" +
+			"and order of every message. Exit status 1 when one is missing, damaged or out of\n" +
+			"order. The queue is deleted at the end.",
+		prepare: func(flags *flagSet) func(context.Context, console) error {
+			o := &backlogOptions{
+				URI: defaultURI, Messages: 1000000, Size: 16, Publishers: 1, Queue: "perf-backlog",
+				Settle: 2 * time.Second, Stall: 30 * time.Second,
+			}
+			flags.text(&o.URI, "", "uri", "URI", "broker to connect to")
+			flags.add(quantityFlag{&o.Messages}, "C", "messages", "N", "how many messages")
+			flags.add(quantityFlag{&o.Size}, "s", "size", "BYTES", "size of each body, at least 8: it holds a number")
+			flags.count(&o.Publishers, "x", "publishers", "N", "number of publishers")
+			flags.toggle(&o.Persistent, "p", "persistent", "publish persistent messages")
+			flags.count(&o.AckEvery, "a", "ack", "N", "acknowledge every N messages; 0: no_ack")
+			flags.count(&o.Prefetch, "P", "prefetch", "N", "prefetch count of the consumer; 0: unlimited")
+			flags.text(&o.Queue, "u", "queue", "NAME", "queue to use; must be empty")
+			flags.toggle(&o.Purge, "", "purge", "empty the queue before starting")
+			flags.add(durationFlag{&o.Settle}, "", "settle", "SECONDS", "let the broker rest this long before taking its memory")
+			flags.add(durationFlag{&o.Stall}, "", "stall", "SECONDS", "give up after so long without a message")
+			flags.count(&o.Loops, "", "loops", "N", "event loops of this tool (default: cores, at most 2)")
+			flags.count(&o.BrokerPID, "", "broker-pid", "PID", "report CPU and memory of this process")
+			o.Output.declare(flags)
+			o.Record.declare(flags, "report the size of the broker's data directory")
+			return func(ctx context.Context, out console) error {
+				if err := o.finish(); err != nil {
+					return err
+				}
+				return runBacklog(ctx, o, out)
+			}
+		},
+	}
+}
+
+func (o *backlogOptions) finish() error {
+	address, err := parseURI(o.URI)
+	if err != nil {
+		return err
+	}
+	o.target, o.URI = address, address.redacted
+	if o.Loops == 0 {
+		o.Loops = min(loopsDefaultMax, runtime.NumCPU())
+	}
+	switch {
+	case o.Messages == 0 || o.Messages > backlogMessagesMax:
+		return usagef("--messages is 1 to %d", backlogMessagesMax)
+	case o.Size < stampBytes || o.Size > bodyBytesMax:
+		return usagef("--size is %d to %d", stampBytes, bodyBytesMax)
+	case o.Publishers < 1 || o.Publishers > connectionsMax:
+		return usagef("--publishers is 1 to %d", connectionsMax)
+	case o.Loops > loopsMax:
+		return usagef("at most %d loops", loopsMax)
+	case o.Prefetch > prefetchMax:
+		return usagef("--prefetch is at most %d", prefetchMax)
+	case o.AckEvery > 0 && o.Messages%uint64(o.AckEvery) != 0:
+		return usagef("--ack %d would leave a rest of %d messages unacknowledged", o.AckEvery, o.Messages%uint64(o.AckEvery))
+	case o.Prefetch > 0 && o.AckEvery > o.Prefetch:
+		return usagef("--ack %d would never happen with --prefetch %d", o.AckEvery, o.Prefetch)
+	case o.Queue == "" || len(o.Queue) > shortStringMax:
+		return usagef("--queue is 1 to %d bytes", shortStringMax)
+	case o.Stall <= 0:
+		return usagef("--stall must be above 0")
+	}
+	return nil
+}
+
+// phaseOptions are what the shared parts of a run want to know. Publishers is
+// set in both phases: the consumer checks the sequence of each.
+func (o *backlogOptions) phaseOptions() *throughputOptions {
+	return &throughputOptions{
+		URI: o.URI, Publishers: o.Publishers, Size: o.Size, Verify: true, AckEvery: o.AckEvery, Prefetch: o.Prefetch,
+		Queue: o.Queue, Persistent: o.Persistent, PublishMax: o.Messages, Loops: o.Loops,
+		BrokerPID: o.BrokerPID, Output: o.Output, Record: o.Record, target: o.target,
+	}
+}
+
+// runBacklog fills, looks and drains. Ctrl-C ends it early, with the figures
+// so far and the queue deleted.
+func runBacklog(ctx context.Context, o *backlogOptions, out console) error {
+	if err := checkWritable(o.Output.JSONFile); err != nil {
+		return err
+	}
+	if err := checkBrokerPID(o.BrokerPID); err != nil {
+		return err
+	}
+	defer reserveProcessors(o.Loops)()
+	r := &backlogResult{Scenario: "backlog", Options: o, Versions: versions{Tool: toolVersion()}}
+	if err := o.prepareQueue(r); err != nil {
+		return err
+	}
+	failure := r.run(ctx, out)
+	r.Interrupted = ctx.Err() != nil
+	if failure != nil {
+		r.Error = failure.Error()
+	}
+	r.Environment = readEnvironment(o.Record)
+	failure = errors.Join(failure, o.deleteQueue())
+	if r.Fill == nil && failure != nil {
+		return failure
+	}
+	return errors.Join(o.Output.write(out, r, func() { r.writeText(out.stdout) }), failure)
+}
+
+func (r *backlogResult) run(ctx context.Context, out console) (err error) {
+	o := r.Options
+	if r.Before, err = o.look(); err != nil {
+		return err
+	}
+	if r.Fill, err = o.fill(ctx, out); err != nil || ctx.Err() != nil {
+		return err
+	}
+	pause(ctx, o.Settle)
+	if r.Filled, err = o.look(); err != nil {
+		return err
+	}
+	var checked checkedDrain
+	if r.Drain, checked, err = o.drain(ctx, out); r.Drain == nil {
+		return err
+	}
+	r.Missing, r.Damaged, r.OutOfOrder, r.Surplus = checked.missing, checked.damaged, checked.outOfOrder, checked.surplus
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	pause(ctx, o.Settle)
+	if r.Drained, err = o.look(); err != nil {
+		return err
+	}
+	if left, err := o.messageCount(); err != nil {
+		return err
+	} else if r.Missing == 0 {
+		r.Surplus += left
+	}
+	return r.check()
+}
+
+// pause waits for a while, or until ctx ends.
+func pause(ctx context.Context, span time.Duration) {
+	timer := time.NewTimer(span)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// prepareQueue declares the queue and sees to it that it is empty.
+func (o *backlogOptions) prepareQueue(r *backlogResult) error {
+	return withControlSession(o.target, func(s *session) error {
+		r.Versions.BrokerProduct, r.Versions.BrokerVersion = s.product, s.version
+		var declared amqp.QueueDeclareOk
+		if err := s.call(clientChannel, &amqp.QueueDeclare{Queue: []byte(o.Queue), Durable: true}, &declared); err != nil {
+			return err
+		}
+		if declared.MessageCount == 0 {
+			return nil
+		}
+		if !o.Purge {
+			return usagef("queue %q holds %d messages already: give --purge to throw them away", o.Queue, declared.MessageCount)
+		}
+		return s.call(clientChannel, &amqp.QueuePurge{Queue: []byte(o.Queue)}, &amqp.QueuePurgeOk{})
+	})
+}
+
+func (o *backlogOptions) deleteQueue() error {
+	return withControlSession(o.target, func(s *session) error {
+		return s.call(clientChannel, &amqp.QueueDelete{Queue: []byte(o.Queue)}, &amqp.QueueDeleteOk{})
+	})
+}
+
+// messageCount asks the broker how many messages wait in the queue.
+func (o *backlogOptions) messageCount() (count uint64, err error) {
+	err = withControlSession(o.target, func(s *session) error {
+		count, err = o.callCount(s)
+		return err
+	})
+	return count, err
+}
+
+func (o *backlogOptions) callCount(s *session) (uint64, error) {
+	var declared amqp.QueueDeclareOk
+	err := s.call(clientChannel, &amqp.QueueDeclare{Queue: []byte(o.Queue), Passive: true}, &declared)
+	return uint64(declared.MessageCount), err
+}
+
+// countPollSpan is the pause between two questions of awaitCount.
+const countPollSpan = 2 * time.Millisecond
+
+// awaitCount waits until the broker has taken all messages out of the sockets.
+func (o *backlogOptions) awaitCount(ctx context.Context) error {
+	return withControlSession(o.target, func(s *session) error {
+		last, lastChange := uint64(0), time.Now()
+		for ctx.Err() == nil {
+			count, err := o.callCount(s)
+			if err != nil || count >= o.Messages {
+				return err
+			}
+			if count != last {
+				last, lastChange = count, time.Now()
+			}
+			if time.Since(lastChange) > o.Stall {
+				return fmt.Errorf("of %d messages published the broker counts only %d", o.Messages, count)
+			}
+			pause(ctx, countPollSpan)
+		}
+		return nil
+	})
+}

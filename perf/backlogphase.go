@@ -1,0 +1,197 @@
+package perf
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// backlogPhase is the figures of filling or draining.
+type backlogPhase struct {
+	Seconds     float64     `json:"seconds"` // filling: until the broker counts them all; draining: from connecting to the last message
+	Messages    uint64      `json:"messages"`
+	PerSecond   float64     `json:"messages_per_s"`
+	BrokerCPU   *float64    `json:"broker_cpu_ns_per_message,omitempty"`
+	BrokerCores *float64    `json:"broker_cpu_cores,omitempty"`
+	ClientCPU   float64     `json:"client_cpu_ns_per_message"`
+	Bottleneck  bool        `json:"client_is_bottleneck"`
+	RSS         *rssFigures `json:"rss,omitempty"`
+	Samples     []uint64    `json:"vm_rss_samples,omitempty"` // once a second, thinned out to at most samplesMax
+	WriteCosts  *writeCosts `json:"broker_writes,omitempty"`
+
+	began               int64  // ns
+	damaged, outOfOrder uint64 // draining: what the inspector found
+}
+
+// samplesMax bounds the list of memory samples: every second one is dropped
+// when it is full.
+const samplesMax = 120
+
+// rssSeries keeps evenly spaced samples of a run of unknown length.
+type rssSeries struct {
+	values []uint64
+	every  int // keep one of so many
+	seen   int
+}
+
+func (s *rssSeries) add(value uint64) {
+	s.every = max(s.every, 1)
+	if s.seen%s.every == 0 {
+		if len(s.values) == samplesMax {
+			for i := range samplesMax / 2 {
+				s.values[i] = s.values[2*i]
+			}
+			s.values = s.values[:samplesMax/2]
+			s.every *= 2
+		}
+		s.values = append(s.values, value)
+	}
+	s.seen++
+}
+
+// endAt says when the phase ended.
+func (p *backlogPhase) endAt(now int64) {
+	p.Seconds = float64(max(now-p.began, 1)) / 1e9
+	p.PerSecond = float64(p.Messages) / p.Seconds
+}
+
+// fill publishes all messages and waits until the broker counts them all: what
+// only lies in a socket's buffer is not published.
+func (o *backlogOptions) fill(ctx context.Context, out console) (*backlogPhase, error) {
+	options := o.phaseOptions()
+	run, err := newThroughputRun(options)
+	if err != nil {
+		return nil, err
+	}
+	defer run.close()
+	if err := run.connect(); err != nil {
+		return nil, err
+	}
+	progress := func(now snapshot) (count uint64, last int64, done bool) {
+		select {
+		case <-run.publishersDone:
+			done = true
+		default:
+		}
+		return now.published, now.lastPublish, done
+	}
+	phase, err := o.runPhase(ctx, run, out, monotonicNow(), progress)
+	if err != nil || ctx.Err() != nil {
+		return phase, err
+	}
+	if phase.Messages < o.Messages {
+		return phase, fmt.Errorf("the broker took %d of %d messages and then none for %s", phase.Messages, o.Messages, o.Stall)
+	}
+	if err := o.awaitCount(ctx); err != nil {
+		return phase, err
+	}
+	phase.endAt(monotonicNow())
+	return phase, nil
+}
+
+// checkedDrain is what the consumer found.
+type checkedDrain struct{ missing, surplus, damaged, outOfOrder uint64 }
+
+// drain consumes everything. The phase is nil when it could not begin. A queue
+// that gives no more messages ends the phase like one that gave them all:
+// the count tells.
+func (o *backlogOptions) drain(ctx context.Context, out console) (*backlogPhase, checkedDrain, error) {
+	options := o.phaseOptions()
+	options.Consumers = 1
+	run, err := newThroughputRun(options)
+	if err != nil {
+		return nil, checkedDrain{}, err
+	}
+	defer run.close()
+	began := monotonicNow() // the broker delivers into the socket before the loop runs
+	if err := run.connectDrain(); err != nil {
+		return nil, checkedDrain{}, err
+	}
+	progress := func(now snapshot) (count uint64, last int64, done bool) {
+		acked := o.AckEvery == 0 || now.acked >= o.Messages
+		return now.consumed, now.lastConsume, now.consumed >= o.Messages && acked
+	}
+	phase, err := o.runPhase(ctx, run, out, began, progress)
+	checked := checkedDrain{damaged: phase.damaged, outOfOrder: phase.outOfOrder}
+	if ctx.Err() == nil {
+		checked.missing = o.Messages - min(o.Messages, phase.Messages)
+		checked.surplus = phase.Messages - min(o.Messages, phase.Messages)
+	}
+	return phase, checked, err
+}
+
+// connectDrain is connect for a run with a consumer and no publisher of its
+// own, whose options name the publishers of an earlier one.
+func (run *throughputRun) connectDrain() error {
+	for range run.options.Loops {
+		l, err := newLoop(run)
+		if err != nil {
+			return err
+		}
+		run.loops = append(run.loops, l)
+	}
+	if err := run.connectConsumer(0); err != nil {
+		return fmt.Errorf("consumer: %w", err)
+	}
+	run.start = monotonicNow()
+	run.schedule()
+	return nil
+}
+
+// phasePollSpan is how often a phase looks whether it is over.
+const phasePollSpan = 5 * time.Millisecond
+
+// runPhase runs a connected run until progress says that it is done, until
+// nothing moves for the stall time, until it fails or ctx ends.
+func (o *backlogOptions) runPhase(ctx context.Context, run *throughputRun, out console, began int64, progress func(snapshot) (count uint64, last int64, done bool)) (*backlogPhase, error) {
+	m := newMeter(run, out)
+	m.begin()
+	for _, l := range run.loops {
+		go l.serve()
+	}
+	var series rssSeries
+	failure := o.awaitPhase(ctx, m, &series, progress)
+	m.countEnded = true
+	m.finish()
+	run.stop()
+	series.add(m.memory.RSS)
+	figures := m.result()
+	end := m.windowEnd
+	count, last, _ := progress(end)
+	phase := &backlogPhase{
+		Messages: count, began: began,
+		BrokerCPU: figures.BrokerCPU, BrokerCores: figures.BrokerCores,
+		ClientCPU: figures.ClientCPU, Bottleneck: figures.Bottleneck, RSS: figures.RSS,
+		WriteCosts: newWriteCosts(m.windowBegin, end, count, o.Size),
+		damaged:    end.failures, outOfOrder: end.outOfOrder,
+	}
+	if m.sampled {
+		phase.Samples = series.values
+	}
+	phase.endAt(last)
+	return phase, failure
+}
+
+func (o *backlogOptions) awaitPhase(ctx context.Context, m *meter, series *rssSeries, progress func(snapshot) (count uint64, last int64, done bool)) error {
+	second, poll := time.NewTicker(time.Second), time.NewTicker(phasePollSpan)
+	defer second.Stop()
+	defer poll.Stop()
+	series.add(m.memory.RSS)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-m.run.failed:
+			return err
+		case <-second.C:
+			m.tick()
+			series.add(m.memory.RSS)
+		case <-poll.C:
+			now := m.countersNow()
+			_, last, done := progress(now)
+			if done || now.at-max(last, m.windowBegin.at) > int64(o.Stall) {
+				return nil
+			}
+		}
+	}
+}

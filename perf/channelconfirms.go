@@ -1,0 +1,148 @@
+package perf
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+// confirmChannel is one channel of a connection that publishes with confirms.
+type confirmChannel struct {
+	message  []byte         // one whole publish, encoded for this channel and its queue
+	confirms confirmTracker // what is unconfirmed
+	sentAt   []int64        // when, ns; message number & confirms.mask
+	sent     uint64         // messages so far
+	waiting  bool           // on the list of channels with room
+}
+
+// newConfirmChannel returns a channel for at most window unconfirmed messages.
+// Its rings are much smaller than those of a throughput publisher: there may
+// be thousands of channels.
+func newConfirmChannel(message []byte, window int) confirmChannel {
+	size := max(64, uint64(1)<<bits.Len64(uint64(window)*confirmRingPerWindow-1))
+	return confirmChannel{message: message, confirms: newConfirmRing(size), sentAt: make([]int64, size)}
+}
+
+// channelConfirms are the channels 1 … len(channels) of a connection: who may
+// publish, and what the broker's confirms mean. Belongs to a loop's thread.
+//
+// Channels with room in their window stand in a queue; fill serves it in
+// turn, so that none is starved and none is asked in vain.
+type channelConfirms struct {
+	channels []confirmChannel
+	window   uint64
+	latency  *latencyRecorder // take is called between its begin and end
+	acked    uint64
+	nacked   uint64
+
+	queue      []int32 // ring of indexes, each at most once
+	head, size int
+}
+
+func newChannelConfirms(channels []confirmChannel, window int, latency *latencyRecorder) *channelConfirms {
+	c := &channelConfirms{channels: channels, window: uint64(window), latency: latency, queue: make([]int32, len(channels))}
+	for i := range channels {
+		c.enqueue(int32(i))
+	}
+	return c
+}
+
+func (c *channelConfirms) enqueue(index int32) {
+	c.channels[index].waiting = true
+	c.queue[(c.head+c.size)%len(c.queue)] = index
+	c.size++
+}
+
+// fill appends publishes to buffer, up to its capacity, and notes when they
+// were sent. It returns how many.
+func (c *channelConfirms) fill(buffer []byte, now int64) (filled []byte, messages uint64) {
+	for c.size > 0 {
+		index := c.queue[c.head]
+		channel := &c.channels[index]
+		room := channel.confirms.limit(c.window) - channel.sent
+		fit := uint64(cap(buffer)-len(buffer)) / uint64(len(channel.message))
+		if fit == 0 {
+			break // it stays in front
+		}
+		count := min(room, fit)
+		for range count {
+			channel.sent++
+			channel.sentAt[channel.sent&channel.confirms.mask] = now
+			buffer = append(buffer, channel.message...)
+		}
+		messages += count
+		c.head, c.size = (c.head+1)%len(c.queue), c.size-1
+		channel.waiting = false
+		if count < room {
+			c.enqueue(index)
+		}
+	}
+	return buffer, messages
+}
+
+// take handles a basic.ack or basic.nack.
+func (c *channelConfirms) take(channel uint16, payload []byte, id uint32) error {
+	if len(payload) < 13 {
+		return amqp.Errorf(amqp.CodeSyntaxError, id, "confirm cut short")
+	}
+	index := int(channel) - 1
+	if index >= len(c.channels) {
+		return orderError("confirm on an unknown channel")
+	}
+	confirmed := &c.channels[index]
+	tag, multiple := binary.BigEndian.Uint64(payload[4:]), payload[12]&1 != 0
+	if multiple && tag == 0 {
+		tag = confirmed.sent
+	}
+	if id == amqp.BasicAckID && tag <= confirmed.sent {
+		c.recordLatency(confirmed, tag, multiple)
+	}
+	count, ok := confirmed.confirms.settle(tag, multiple, confirmed.sent)
+	if !ok {
+		return errTagUnknown
+	}
+	if id == amqp.BasicNackID {
+		c.nacked += count
+	} else {
+		c.acked += count
+	}
+	if !confirmed.waiting && confirmed.confirms.limit(c.window) > confirmed.sent {
+		c.enqueue(int32(index))
+	}
+	return nil
+}
+
+// recordLatency notes the latency of what an ack is about to settle. Messages
+// sent by the same write are recorded together.
+func (c *channelConfirms) recordLatency(channel *confirmChannel, tag uint64, multiple bool) {
+	confirms := &channel.confirms
+	first := tag
+	if multiple {
+		first = confirms.watermark + 1
+	}
+	run, sentAt := int64(0), int64(0)
+	for number := first; number <= tag; number++ {
+		if number <= confirms.watermark || confirms.above > 0 && confirms.test(number) {
+			continue // settled before
+		}
+		if at := channel.sentAt[number&confirms.mask]; at != sentAt {
+			if run > 0 {
+				c.latency.recordMany(sentAt, run)
+			}
+			run, sentAt = 0, at
+		}
+		run++
+	}
+	if run > 0 {
+		c.latency.recordMany(sentAt, run)
+	}
+}
+
+// unconfirmed is how many messages wait for the broker's answer.
+func (c *channelConfirms) unconfirmed() (total uint64) {
+	for i := range c.channels {
+		total += c.channels[i].sent - c.channels[i].confirms.settled
+	}
+	return total
+}

@@ -1,0 +1,254 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// confirmOptions are the options of the confirm scenario.
+type confirmOptions struct {
+	URI          string        `json:"uri"`
+	Size         uint64        `json:"size"`
+	Combinations string        `json:"combinations"`
+	Connections  int           `json:"connections"`
+	Queue        string        `json:"queue"`
+	Duration     time.Duration `json:"duration_ns"` // of each combination
+	Warmup       time.Duration `json:"warmup_ns"`
+	RawTime      time.Duration `json:"raw_time_ns"` // of each raw disk figure
+	Loops        int           `json:"loops"`
+	BrokerPID    int           `json:"broker_pid,omitempty"`
+
+	Output outputOptions `json:"-"`
+	Record recordOptions `json:"-"`
+	target brokerAddress
+	list   []confirmCombination
+}
+
+// confirmCombination is one line of the result.
+type confirmCombination struct {
+	queues, window int // window of each publishing channel
+	channels       int // one per queue, or per connection if those are more
+}
+
+func (c confirmCombination) totalWindow() int { return c.channels * c.window }
+
+// Limits of a combination.
+const (
+	confirmChannelsMax    = 1 << 16
+	confirmTotalWindowMax = rawBatchRecords
+)
+
+// The last three have the same total window; one queue comes before and after
+// the many, because machines drift.
+const confirmDefault = "1x1,1x100,1x1000,1x10000,100x100,1000x10,1x10000"
+
+func confirmScenario() scenario {
+	return scenario{
+		name:    "confirm",
+		summary: "publish with confirms: windows and queues against the raw disk",
+		details: "Publishes persistent messages to durable queues, nobody consumes. For each\n" +
+			"combination QUEUESxWINDOW: messages confirmed per second, latency from sending a\n" +
+			"message to the confirm that covers it, CPU, memory and bytes written by the broker.\n" +
+			"Each queue has a channel with that many unconfirmed messages at most; channels are\n" +
+			"spread over -x connections. With more connections than queues each connection has\n" +
+			"one channel, with a window of its own.\n\n" +
+			"With --data-dir the raw disk is measured right before and after each combination:\n" +
+			"batches of as many records as the windows allow to be outstanding, with one write\n" +
+			"and one fdatasync each, to a growing file and over a file written before.\n\n" +
+			"The queues (--queue with a number) are deleted before and after.",
+		prepare: func(flags *flagSet) func(context.Context, console) error {
+			o := &confirmOptions{
+				URI: defaultURI, Size: 16, Combinations: confirmDefault, Connections: 1, Queue: "perf-confirm",
+				Duration: 3 * time.Second, Warmup: time.Second, RawTime: 500 * time.Millisecond,
+			}
+			flags.text(&o.URI, "", "uri", "URI", "broker to connect to")
+			flags.add(quantityFlag{&o.Size}, "s", "size", "BYTES", "size of each body")
+			flags.text(&o.Combinations, "w", "combinations", "LIST", "queues and window of each, as QUEUESxWINDOW,…")
+			flags.count(&o.Connections, "x", "publishers", "N", "connections to spread the channels over")
+			flags.text(&o.Queue, "u", "queue", "PREFIX", "what the queues' names start with; existing ones are deleted")
+			flags.add(durationFlag{&o.Duration}, "z", "time", "SECONDS", "measure each combination for this long")
+			flags.add(durationFlag{&o.Warmup}, "", "warmup", "SECONDS", "run each this long before measuring")
+			flags.add(durationFlag{&o.RawTime}, "", "raw-time", "SECONDS", "measure each raw disk figure for this long")
+			flags.count(&o.Loops, "", "loops", "N", "event loops of this tool (default: cores, at most 2)")
+			flags.count(&o.BrokerPID, "", "broker-pid", "PID", "report CPU, memory and writes of this process")
+			o.Output.declare(flags)
+			o.Record.declare(flags, "measure the raw disk of the broker's data directory as well")
+			return func(ctx context.Context, out console) error {
+				if err := o.finish(); err != nil {
+					return err
+				}
+				return runConfirm(ctx, o, out)
+			}
+		},
+	}
+}
+
+// finish checks the options and reads the combinations.
+func (o *confirmOptions) finish() error {
+	address, err := parseURI(o.URI)
+	if err != nil {
+		return err
+	}
+	o.target, o.URI = address, address.redacted
+	if o.Loops == 0 {
+		o.Loops = min(loopsDefaultMax, runtime.NumCPU())
+	}
+	switch {
+	case o.Connections < 1 || o.Connections > connectionsMax:
+		return usagef("--publishers is 1 to %d", connectionsMax)
+	case o.Loops > loopsMax:
+		return usagef("at most %d loops", loopsMax)
+	case o.Size > bodyBytesMax:
+		return usagef("--size is at most %d", bodyBytesMax)
+	case o.Duration <= 0 || o.RawTime <= 0:
+		return usagef("--time and --raw-time must be above 0")
+	case o.Queue == "" || len(o.Queue) > shortStringMax-16:
+		return usagef("--queue is 1 to %d bytes", shortStringMax-16)
+	}
+	for text := range strings.SplitSeq(o.Combinations, ",") {
+		combination, err := parseCombination(text, o.Connections)
+		if err != nil {
+			return err
+		}
+		o.list = append(o.list, combination)
+	}
+	return nil
+}
+
+func parseCombination(text string, connections int) (confirmCombination, error) {
+	queues, window, found := strings.Cut(strings.TrimSpace(text), "x")
+	queueCount, err := parseQuantity(queues)
+	windowSize, err2 := parseQuantity(window)
+	if !found || err != nil || err2 != nil {
+		return confirmCombination{}, usagef("--combinations: %q is not QUEUESxWINDOW", text)
+	}
+	channels := max(queueCount, uint64(connections))
+	if queueCount == 0 || windowSize == 0 || channels > confirmChannelsMax || windowSize > confirmTotalWindowMax ||
+		channels*windowSize > confirmTotalWindowMax {
+		return confirmCombination{}, usagef("--combinations: %q is not between 1x1 and %d channels, %d messages together",
+			text, confirmChannelsMax, confirmTotalWindowMax)
+	}
+	return confirmCombination{queues: int(queueCount), window: int(windowSize), channels: int(channels)}, nil
+}
+
+func (o *confirmOptions) queueName(number int) string {
+	return o.Queue + "-" + strconv.Itoa(number+1)
+}
+
+// throughputOptions are what the shared parts of a run want to know.
+func (o *confirmOptions) throughputOptions(c confirmCombination) *throughputOptions {
+	return &throughputOptions{
+		URI: o.URI, Publishers: min(o.Connections, c.channels), Size: o.Size, ConfirmWindow: c.window,
+		Persistent: true, Duration: o.Duration, Warmup: o.Warmup, BrokerPID: o.BrokerPID,
+		Loops: min(o.Loops, o.Connections, c.channels), Output: o.Output, Record: o.Record, target: o.target,
+	}
+}
+
+// runConfirm measures all combinations. An error or Ctrl-C leaves the result
+// of those measured so far.
+func runConfirm(ctx context.Context, o *confirmOptions, out console) error {
+	if err := checkWritable(o.Output.JSONFile); err != nil {
+		return err
+	}
+	if err := checkBrokerPID(o.BrokerPID); err != nil {
+		return err
+	}
+	result := &confirmResult{Scenario: "confirm", Options: o, Versions: versions{Tool: toolVersion()}}
+	var disk *rawDisk
+	if o.Record.DataDir != "" {
+		var err error
+		if disk, err = openRawDisk(o.Record.DataDir); err != nil {
+			return err
+		}
+		defer disk.close()
+	}
+	defer reserveProcessors(o.Loops)()
+	var failure error
+	for _, combination := range o.list {
+		if failure != nil || ctx.Err() != nil {
+			break
+		}
+		var row *confirmRow
+		row, failure = measureCombination(ctx, o, combination, disk, result, out)
+		if failure != nil {
+			failure = fmt.Errorf("%d queues, window %d: %w", combination.queues, combination.window, failure)
+		} else if row != nil {
+			result.Rows = append(result.Rows, row)
+		}
+	}
+	result.finish(ctx, failure)
+	if len(result.Rows) == 0 && failure != nil {
+		return failure
+	}
+	return errors.Join(o.Output.write(out, result, func() { result.writeText(out.stdout) }), failure, result.check())
+}
+
+// measureCombination measures one combination between two looks at the raw
+// disk. The row is nil when the run was interrupted before there was one.
+func measureCombination(ctx context.Context, o *confirmOptions, c confirmCombination, disk *rawDisk, result *confirmResult, out console) (*confirmRow, error) {
+	appendBefore, overwriteBefore, err := measureRawPair(ctx, o, c, disk)
+	if err != nil {
+		return nil, err
+	}
+	run, err := newConfirmRun(o, c)
+	if err != nil {
+		return nil, err
+	}
+	defer run.close()
+	if err := connectConfirm(run, o, c); err != nil {
+		return nil, err
+	}
+	result.Versions.BrokerProduct, result.Versions.BrokerVersion = run.product, run.version
+	meter := newMeter(run, out)
+	if o.Warmup == 0 {
+		meter.begin()
+	}
+	for _, l := range run.loops {
+		go l.serve()
+	}
+	failure := run.measure(ctx, meter)
+	meter.finish()
+	run.stop()
+	if failure != nil {
+		return nil, failure
+	}
+	row := newConfirmRow(o, c, meter)
+	row.Interrupted = ctx.Err() != nil
+	if disk != nil && ctx.Err() == nil {
+		appendAfter, overwriteAfter, err := measureRawPair(ctx, o, c, disk)
+		if err != nil {
+			return nil, err
+		}
+		row.RawAppend = newRawComparison(row, appendBefore, appendAfter)
+		row.RawOverwrite = newRawComparison(row, overwriteBefore, overwriteAfter)
+	}
+	return row, deleteConfirmQueues(o, c)
+}
+
+func measureRawPair(ctx context.Context, o *confirmOptions, c confirmCombination, disk *rawDisk) (appended, overwritten rawFigures, err error) {
+	if disk == nil {
+		return appended, overwritten, nil
+	}
+	if appended, err = disk.measure(ctx, rawAppend, c.totalWindow(), o.RawTime); err != nil {
+		return appended, overwritten, err
+	}
+	overwritten, err = disk.measure(ctx, rawOverwrite, c.totalWindow(), o.RawTime)
+	return appended, overwritten, err
+}
+
+// mean of two figures; NaN never leaves this package, JSON has none.
+func mean(a, b float64) float64 { return (a + b) / 2 }
+
+// ratio is a/b, or 0 where there is no b.
+func ratio(a, b float64) float64 {
+	if b == 0 || math.IsNaN(b) {
+		return 0
+	}
+	return a / b
+}

@@ -1,0 +1,48 @@
+package perf
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+)
+
+// statBlockBytes is the unit of st_blocks, whatever the filesystem's own is
+// (inode(7)).
+const statBlockBytes = 512
+
+// diskUsage is what a directory takes.
+type diskUsage struct {
+	Allocated uint64 `json:"allocated_bytes"` // blocks, holes and pre-allocation accounted for as the filesystem does
+	Apparent  uint64 `json:"apparent_bytes"`  // lengths of the files
+	Files     int    `json:"files"`
+}
+
+// readDiskUsage adds up the files below a directory. Files that go away
+// meanwhile are left out.
+func readDiskUsage(directory string) (usage diskUsage, err error) {
+	err = filepath.WalkDir(directory, func(_ string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			usage.Allocated += uint64(stat.Blocks) * statBlockBytes
+		}
+		if info.Mode().IsRegular() {
+			usage.Apparent += uint64(info.Size())
+			usage.Files++
+		}
+		return nil
+	})
+	return usage, err
+}

@@ -1,0 +1,59 @@
+package perf
+
+// recordOptions say on what a figure was measured, as far as the tool can't
+// find out by itself. They end up in the environment of the result.
+type recordOptions struct {
+	DataDir    string `json:"-"` // the broker's; its name says nothing, its filesystem much
+	IOBackend  string `json:"-"`
+	Durability string `json:"-"`
+	Commit     string `json:"-"`
+}
+
+// declare adds the options. dataDirUsage says what the scenario does with the
+// data directory.
+func (o *recordOptions) declare(flags *flagSet, dataDirUsage string) {
+	flags.text(&o.DataDir, "", "data-dir", "DIR", dataDirUsage)
+	flags.text(&o.IOBackend, "", "io-backend", "TEXT", "note how the broker does I/O (its start line says it)")
+	flags.text(&o.Durability, "", "durability-level", "TEXT", "note what the broker's confirms promise (its start line says it)")
+	flags.text(&o.Commit, "", "commit", "HASH", "note the commit that was measured")
+}
+
+// outputOptions are the ways a result leaves the tool.
+type outputOptions struct {
+	Quiet    bool
+	JSON     bool
+	JSONFile string
+}
+
+func (o *outputOptions) declare(flags *flagSet) {
+	flags.toggle(&o.JSON, "j", "json-stdout", "print the result as JSON to stdout")
+	flags.text(&o.JSONFile, "", "json", "FILE", "write the result as JSON to FILE")
+	flags.toggle(&o.Quiet, "q", "quiet", "no progress line")
+}
+
+// write puts a result where the options say: JSON to the file, and to stdout
+// either JSON or what writeText makes of it.
+func (o *outputOptions) write(out console, result any, writeText func()) error {
+	if o.JSONFile != "" {
+		if err := writeJSONFile(o.JSONFile, result); err != nil {
+			return err
+		}
+	}
+	if o.JSON {
+		return writeJSON(out.stdout, result)
+	}
+	writeText()
+	return nil
+}
+
+// checkBrokerPID finds out before the run whether the figures of a process can
+// be read; 0 means that none was named.
+func checkBrokerPID(pid int) error {
+	if pid == 0 {
+		return nil
+	}
+	if _, err := processCPU(pid); err != nil {
+		return usagef("--broker-pid: can't read the figures of process %d: %v", pid, err)
+	}
+	return nil
+}
