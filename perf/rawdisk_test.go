@@ -109,7 +109,7 @@ func TestCalibrateMeasuresTheDisk(t *testing.T) {
 func TestThroughputAgainstRelay(t *testing.T) {
 	t.Parallel()
 	uri, _ := startFakeBroker(t, nil)
-	result, _ := throughput(t, exitOK, uri, "-C", "1000", "--calibrate", "0.05")
+	result, _ := throughput(t, exitOK, uri, "-C", "1000", "--calibrate", "0.5")
 	if f := result.Relay; f == nil || f.Before <= 0 || f.After <= 0 || f.Fraction <= 0 {
 		t.Errorf("%+v", f)
 	}
