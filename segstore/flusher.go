@@ -2,12 +2,12 @@ package segstore
 
 import (
 	"fmt"
-	"maps"
 	"path"
-	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/basaltmq/basaltmq/segstore/disk"
+	"github.com/basaltmq/basaltmq/segstore/journal"
 )
 
 // The flusher is one goroutine per store. It sleeps until a log is listed:
@@ -16,52 +16,68 @@ import (
 // at the next sync tick (unsynced bytes, segments to seal, an emptied log's
 // last file). Nothing ticks for a log that is on no list.
 //
-// A cycle takes the lists and goes through the logs in waves of at most
-// tuning.waveLogs, which bounds the files in use. A wave:
+// A cycle is a round over the logs listed:
 //
-//  1. plan: under each log's mutex, choose extents (runs of batches that are not
-//     wholly settled and old enough, wanted durable, or many), give them their
-//     segment and position, and decide what goes to the settled file, which
-//     files need a sync, which segments are dead.
-//  2. stage: without locks, create directories and files, open what is needed,
-//     compute the checksums, queue the writes.
-//  3. write: all writes of all logs in one submission; wait.
-//  4. sync: directories of new files, then all files that need it in one
-//     submission; wait. WantDurable calls made meanwhile ride the next cycle.
-//  5. seal: segments that are full and whose batches are synced get index and
-//     trailer; the next sync covers those.
-//  6. conclude: under each log's mutex, publish what was read back as durable,
-//     evict chunks, list the log again if something is left. A failure in any
-//     step fences the log (invariant 8).
-//  7. remove dead segments and deleted logs.
+//  1. enter (enter.go): with the gate closed to transactions, under each log's
+//     mutex, choose what becomes entries of the journal: runs of batches that are
+//     not wholly settled and old enough or wanted durable, what was settled, what
+//     a checkpoint carries. A log with a full chunk's worth of them by-passes the
+//     journal: they go to its segment. Further reasons to touch a log's files
+//     are memory (spill.go), a checkpoint, settled segments, and syncs.
+//  2. group (commit.go): all entries become one group, written at once. More than
+//     4 MiB of them are cut into several, unless a transaction is among them.
+//  3. the logs with something to do to their files go through waves of at most
+//     tuning.waveLogs, which bounds the files in use; the first wave shares
+//     its submissions with the group. A wave:
+//     plan: under each log's mutex, give the batches their segment and position,
+//     decide which files need a sync, which segments are dead;
+//     stage: without locks, create directories and files, open what is needed,
+//     compute the checksums, queue the writes;
+//     write: everything in one submission; wait;
+//     sync: the journal and all files that need it in one submission, then the
+//     directories with new names; wait;
+//     seal: segments that are full and whose batches are synced get index and
+//     trailer; the next sync covers those;
+//     conclude: under each log's mutex, or fence the log (invariant 8);
+//     remove dead segments and deleted logs.
+//  4. finish, after the first wave for everybody and after each later one for
+//     its logs: publish what is durable now, evict chunks, list the log again
+//     if something is left.
 //
-// Then OnCommit, if any Durable moved. Between two waves of a long cycle the
-// urgent logs get a wave of their own, so that a confirm does not wait for the
-// second of ten thousand idle-time syncs.
+// Then OnCommit, if any Durable moved. WantDurable calls made meanwhile ride the
+// next cycle. Between two waves of a long cycle the urgent logs get a round of
+// their own, so that a confirm does not wait for the second of ten thousand
+// idle-time syncs.
 //
-// The journal of a later issue takes the place of 2 to 4 for the jobs that want
-// durability: it gets their extents and settled records as entries of one
-// write and one sync, and the segments are written at checkpoints. plan and
-// conclude stay as they are.
-//
-// Why it holds together: extents of a log are chosen in offset order and only
-// by this goroutine, so the position in a segment grows with the offset. A
-// batch passed over as settled is never written later, so segments have holes
-// but no overlaps. Durable is only raised in conclude, to a value that plan
-// fixed before the writes.
+// Why it holds together: batches of a log are chosen in offset order and only
+// by this goroutine, so the position in a segment grows with the offset, and so
+// it does in the journal but for what is carried. A batch passed over as
+// settled is never written later, so segments have holes but no overlaps.
+// Durable is raised in finish alone, to what was chosen before the writes,
+// when the round of the log's last entry is synced and no segment has bare
+// bytes, which are unsynced ones that the journal does not have.
 //
 // Tried and dropped: one write per batch (the system call costs more than the
 // bytes), writing the trailer with the last batches (after power loss a valid
-// trailer may then stand behind batches that never arrived).
+// trailer may then stand behind batches that never arrived), and syncing
+// segments instead of a journal (two syncs and a write for each queue that a
+// confirm touches: 100 queues confirmed a few hundred messages a second).
 type flusher struct {
-	lastTick, lastSync time.Time
-	logs, between      []*Log
-	jobs               []job
-	io                 ioGroup
-	moved              bool
-	rootUnsynced       bool // directories were made in logs/ since its last sync
-	trashed            uint64
-	firstErr           error // of the final pass
+	lastTick, lastSync, lastStep time.Time
+
+	rounds        uint64        // numbers given
+	syncedRound   atomic.Uint64 // entries of rounds up to it are on stable storage
+	writtenRound  uint64        // and up to it in the page cache
+	main, between round
+	jobs          []job
+	io            ioGroup
+	journalJob    job // owns the journal's operations
+	moved         bool
+	rootUnsynced  bool // directories were made in logs/ since its last sync
+	trashed       uint64
+	forgotten     []uint64 // logs whose entries mean nothing any more
+	spaceTries    int      // since Close began
+	firstErr      error    // of the final pass
 }
 
 const (
@@ -94,6 +110,8 @@ func (s *Store) runFlusher() {
 			case <-s.stop:
 				return
 			case <-s.kick:
+			case do := <-s.calls:
+				do()
 			case <-timer.C:
 			}
 			continue
@@ -101,6 +119,9 @@ func (s *Store) runFlusher() {
 		select {
 		case <-s.stop:
 			return
+		case do := <-s.calls:
+			do()
+			s.cycle(p)
 		default:
 			s.cycle(p)
 		}
@@ -113,19 +134,28 @@ func (s *Store) nextPass() (wait time.Duration, p pass) {
 	now := s.tune.now()
 	s.mu.Lock()
 	urgent, dirty, slow := len(s.urgent) > 0, len(s.dirty) > 0, len(s.slow) > 0
-	dirty = dirty || len(s.parked) > 0 && s.short()
+	dirty = dirty || len(s.parked) > 0 && s.short() || len(s.holders) > 0 && s.overHeld()
 	s.mu.Unlock()
+	urgent = urgent || s.gate.waiting() || len(f.forgotten) > 0
 	wait = time.Hour
 	if dirty {
 		wait = min(wait, s.o.FlushInterval-now.Sub(f.lastTick))
 		p.tick = wait <= 0
 	}
-	if slow {
+	if s.journal.checkpoint.running && s.journal.err == nil {
+		rest := s.o.FlushInterval - now.Sub(f.lastStep)
+		if len(s.journal.metaDone) > 0 {
+			rest = 0
+		}
+		wait = min(wait, rest)
+		p.step = rest <= 0
+	}
+	if slow || s.journal.err == nil && s.journal.w.Unsynced() {
 		rest := s.o.SyncInterval - now.Sub(f.lastSync)
 		wait = min(wait, rest)
 		p.sync = rest <= 0
 	}
-	if urgent || p.tick || p.sync {
+	if urgent || p.tick || p.sync || p.step {
 		wait = 0
 	}
 	if p.tick {
@@ -133,6 +163,9 @@ func (s *Store) nextPass() (wait time.Duration, p pass) {
 	}
 	if p.sync {
 		f.lastSync = now
+	}
+	if p.step {
+		f.lastStep = now
 	}
 	return wait, p
 }
@@ -146,50 +179,105 @@ func (s *Store) cycle(p pass) {
 	f := &s.flusher
 	s.cycles.Add(1)
 	p.short = s.short()
-	s.mu.Lock()
-	logs := s.takeList(f.logs[:0], &s.urgent, listUrgent)
-	if p.tick {
-		logs = s.takeList(logs, &s.dirty, listDirty)
-	}
-	if p.tick && p.short {
-		logs = s.takeList(logs, &s.parked, listParked)
-	}
-	if p.sync {
-		logs = s.takeList(logs, &s.slow, listSlow)
-	}
-	untake(logs)
-	if p.final {
-		logs = slices.AppendSeq(logs[:0], maps.Values(s.logs))
-	}
-	s.mu.Unlock()
-	f.logs = logs
-	for rest := logs; ; {
-		n := min(len(rest), s.tune.waveLogs)
-		s.wave(rest[:n], p)
-		s.report()
-		if rest = rest[n:]; len(rest) == 0 {
-			break
+	s.turnJournal(&p)
+	r := &f.main
+	s.beginRound(r, p, func(logs []*Log) []*Log {
+		if p.tick {
+			logs = s.takeList(logs, &s.dirty, listDirty)
 		}
-		s.urgentWave()
-	}
-	clear(f.logs)
+		if p.tick && p.short {
+			logs = s.takeList(logs, &s.parked, listParked)
+		}
+		if p.sync {
+			logs = s.takeList(logs, &s.slow, listSlow)
+		}
+		if p.final {
+			for _, l := range s.logs {
+				logs = takeOne(logs, l)
+			}
+		}
+		if p.tick {
+			logs = s.takeSpills(logs)
+		}
+		if p.step || p.all {
+			logs = s.takeStep(logs, p)
+		}
+		return logs
+	})
+	s.runRound(r, p)
+	s.endStep(r)
+	s.report()
 }
 
-// urgentWave lets who waits for durability go between two waves of a long
-// cycle.
-func (s *Store) urgentWave() {
+// beginRound closes the gate, takes the urgent logs and those that take adds,
+// and lets them enter.
+func (s *Store) beginRound(r *round, p pass, take func([]*Log) []*Log) {
 	f := &s.flusher
+	f.rounds++
+	r.reset(f.rounds)
+	r.ackBytes, r.steps = s.tune.ackBytes, s.tune.stepLogs
+	s.gate.mu.Lock()
 	s.mu.Lock()
-	f.between = s.takeList(f.between[:0], &s.urgent, listUrgent)
-	untake(f.between)
+	logs := s.takeList(r.logs, &s.urgent, listUrgent)
+	logs = take(logs)
+	untake(logs)
 	s.mu.Unlock()
-	for rest := f.between; len(rest) > 0; {
-		n := min(len(rest), s.tune.waveLogs)
-		s.wave(rest[:n], pass{})
-		s.report()
-		rest = rest[n:]
+	r.logs = logs
+	s.gate.enter(s, r)
+	for _, l := range logs {
+		l.mu.Lock()
+		segments, moved := l.enter(r, p)
+		l.mu.Unlock()
+		if segments {
+			r.segments = append(r.segments, l)
+		}
+		f.moved = f.moved || moved
 	}
-	clear(f.between)
+	s.gate.mu.Unlock()
+	for _, id := range f.forgotten {
+		r.entries = append(r.entries, entry{Entry: journal.Entry{Kind: journal.Deleted, ID: id}})
+	}
+	f.forgotten = f.forgotten[:0]
+	s.endCheckpoint(r)
+}
+
+// takeOne adds the log unless it is taken already. Called with s.mu held.
+func takeOne(logs []*Log, l *Log) []*Log {
+	if l.lists.Load()&listTaken == 0 {
+		l.lists.Or(listTaken)
+		logs = append(logs, l)
+	}
+	return logs
+}
+
+// runRound writes the round's group and goes through the waves.
+func (s *Store) runRound(r *round, p pass) {
+	rest := r.segments
+	for first := true; first || len(rest) > 0; first = false {
+		n := min(len(rest), s.tune.waveLogs)
+		if first {
+			s.wave(rest[:n], p, r)
+			s.finish(r.logs)
+		} else {
+			s.wave(rest[:n], p, nil)
+			s.finish(rest[:n])
+		}
+		s.report()
+		if rest = rest[n:]; len(rest) > 0 && r == &s.flusher.main {
+			b := &s.flusher.between
+			s.beginRound(b, pass{}, func(logs []*Log) []*Log { return logs })
+			s.runRound(b, pass{})
+		}
+	}
+}
+
+func (s *Store) finish(logs []*Log) {
+	for _, l := range logs {
+		l.mu.Lock()
+		moved := l.finish()
+		l.mu.Unlock()
+		s.flusher.moved = s.flusher.moved || moved
+	}
 }
 
 // report calls OnCommit if somebody may wait for what a wave did.
@@ -205,7 +293,8 @@ func (s *Store) report() {
 	}
 }
 
-func (s *Store) wave(logs []*Log, p pass) {
+// wave does one wave of logs; the first of a round has its group too.
+func (s *Store) wave(logs []*Log, p pass, r *round) {
 	f := &s.flusher
 	if cap(f.jobs) < len(logs) {
 		f.jobs = make([]job, len(logs))
@@ -214,22 +303,24 @@ func (s *Store) wave(logs []*Log, p pass) {
 	for _, l := range logs {
 		j := &f.jobs[:cap(f.jobs)][busyJobs]
 		l.mu.Lock()
-		busy, moved := l.plan(j, p)
+		busy := l.plan(j, p)
 		l.mu.Unlock()
-		f.moved = f.moved || moved
 		if busy {
 			busyJobs++
 		}
-	}
-	if busyJobs == 0 {
-		return
 	}
 	jobs := f.jobs[:busyJobs]
 	for i := range jobs {
 		s.stage(&jobs[i])
 	}
+	if r != nil {
+		s.stageGroup(r, p)
+	}
 	f.io.run(s)
-	s.syncJobs(jobs)
+	if r != nil {
+		s.groupWritten(r)
+	}
+	s.syncJobs(jobs, r)
 	s.sealJobs(jobs)
 	for i := range jobs {
 		s.concludeJob(&jobs[i])
@@ -244,16 +335,16 @@ func (s *Store) concludeJob(j *job) {
 	for _, h := range j.handles {
 		s.files.release(h)
 	}
+	if j.acksFile != nil {
+		_ = j.acksFile.Close() // only after a failure
+	}
 	if j.remove {
-		s.flusher.moved = true // its Durable moved when it was deleted
 		return
 	}
 	l := j.log
 	l.mu.Lock()
 	fenced := j.err != nil && (l.err == nil || l.err == ErrClosed)
-	if l.conclude(j) {
-		s.flusher.moved = true
-	}
+	l.conclude(j)
 	l.mu.Unlock()
 	for i := range j.extents {
 		j.extents[i].buf.Release()

@@ -29,6 +29,7 @@ type testOptions struct {
 	clock   *fakeClock
 	segment int64
 	os      bool
+	journal bool // small amounts go to the journal; otherwise all batches by-pass it
 	change  func(o *Options)
 }
 
@@ -52,6 +53,9 @@ func openTest(t tester, to testOptions) *testStore {
 		Disk: to.disk, Arena: pool, Logger: slog.New(logs),
 		SegmentBytes: to.segment, DurabilityOS: to.os,
 		tune: tuning{manual: true, now: to.clock.Now},
+	}
+	if !to.journal {
+		o.tune.bypassBytes = 1
 	}
 	if to.change != nil {
 		to.change(&o)
@@ -83,7 +87,7 @@ func (s *testStore) checkEmpty() {
 	if n := s.pool.Stats().InUse; n != 0 {
 		s.t.Errorf("%d bytes of the arena in use after closing", n)
 	}
-	if st := s.Stats(); st.UnwrittenBytes != 0 || st.ResidentBytes != 0 || st.OpenFiles != 0 || s.keptBytes.Load() != 0 || s.blockBytes.Load() != 0 {
+	if st := s.Stats(); st.UnwrittenBytes != 0 || st.ResidentBytes != 0 || st.OpenFiles != 0 || s.keptBytes.Load() != 0 || st.HeldBytes != 0 || s.blockBytes.Load() != 0 {
 		s.t.Errorf("after closing: %+v, kept %d, blocks %d", st, s.keptBytes.Load(), s.blockBytes.Load())
 	}
 	if d, ok := s.disk.(*memDisk); ok {
@@ -104,9 +108,9 @@ func (s *testStore) log(id uint64, transient bool) *Log {
 	return l
 }
 
-func (s *testStore) tick()     { s.cycle(pass{tick: true}) }
+func (s *testStore) tick()     { s.cycle(pass{tick: true, step: true}) }
 func (s *testStore) urge()     { s.cycle(pass{}) }
-func (s *testStore) syncTick() { s.cycle(pass{tick: true, sync: true}) }
+func (s *testStore) syncTick() { s.cycle(pass{tick: true, sync: true, step: true}) }
 
 // bodyOf makes the body of the record at offset: recognisable, size bytes.
 func bodyOf(offset uint64, size int) []byte {

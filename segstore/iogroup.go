@@ -1,7 +1,9 @@
 package segstore
 
 import (
+	"errors"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/basaltmq/basaltmq/segstore/disk"
 )
@@ -9,12 +11,14 @@ import (
 // ioGroup submits operations of many jobs together and waits for all. Its
 // memory is reused; one goroutine.
 type ioGroup struct {
-	ops    []*disk.Op // ops[:n] are queued
-	owners []*job
-	n      int
-	left   atomic.Int64
-	done   chan struct{}
-	onDone func(*disk.Op)
+	ops         []*disk.Op // ops[:n] are queued
+	owners      []*job
+	optional    []bool // such a write may fail for lack of space
+	n           int
+	aheadFailed bool // and one did, since somebody reset this
+	left        atomic.Int64
+	done        chan struct{}
+	onDone      func(*disk.Op)
 }
 
 // add queues an operation for j.
@@ -30,41 +34,89 @@ func (g *ioGroup) add(j *job, kind disk.Kind, file disk.File, pos int64, buf []b
 	if g.n == len(g.ops) {
 		g.ops = append(g.ops, new(disk.Op))
 		g.owners = append(g.owners, nil)
+		g.optional = append(g.optional, false)
 	}
 	*g.ops[g.n] = disk.Op{Kind: kind, File: file, Pos: pos, Buf: buf, Done: g.onDone}
-	g.owners[g.n] = j
+	g.owners[g.n], g.optional[g.n] = j, false
 	g.n++
 }
 
+func (g *ioGroup) addWrite(j *job, file disk.File, pos int64, buf []byte, optional bool) {
+	g.add(j, disk.Write, file, pos, buf)
+	g.optional[g.n-1] = optional
+}
+
 // run carries out what was queued, but not for jobs that failed before, and
-// gives errors to their jobs.
+// gives errors to their jobs. A write that finds no space is tried again until
+// there is some: repeating it whole is safe. A failed sync is not repeated.
 func (g *ioGroup) run(s *Store) {
+	defer g.reset()
+	g.keep(func(i int) bool { return g.owners[i].err == nil })
+	for g.n > 0 {
+		g.left.Store(int64(g.n))
+		s.disk.Submit(g.ops[:g.n])
+		<-g.done
+		full := error(nil)
+		for i := range g.n {
+			op := g.ops[i]
+			switch {
+			case op.Kind == disk.Sync:
+				s.syncs.Add(1)
+				g.owners[i].fail(op.Err)
+				continue
+			case op.Err == nil:
+				s.writes.Add(1)
+				s.writtenBytes.Add(uint64(op.N))
+				continue
+			case isNoSpace(op.Err) && g.optional[i]:
+				g.aheadFailed = true
+				op.Err = nil
+			case isNoSpace(op.Err):
+				full = op.Err
+			default:
+				g.owners[i].fail(op.Err)
+				op.Err = nil
+			}
+		}
+		if full == nil {
+			break
+		}
+		g.keep(func(i int) bool { return g.ops[i].Kind == disk.Write && isNoSpace(g.ops[i].Err) })
+		if !s.waitForSpace(full) {
+			for i := range g.n {
+				g.owners[i].fail(g.ops[i].Err)
+			}
+			return
+		}
+	}
+	s.spaceIsBack()
+}
+
+// keep drops the queued operations that which does not name.
+func (g *ioGroup) keep(which func(i int) bool) {
 	n := 0
 	for i := range g.n {
-		if g.owners[i].err == nil {
+		if which(i) {
 			g.ops[n], g.ops[i] = g.ops[i], g.ops[n]
-			g.owners[n] = g.owners[i]
+			g.owners[n], g.owners[i] = g.owners[i], g.owners[n]
+			g.optional[n], g.optional[i] = g.optional[i], g.optional[n]
 			n++
 		}
 	}
-	if n > 0 {
-		g.left.Store(int64(n))
-		s.disk.Submit(g.ops[:n])
-		<-g.done
-	}
-	for i := range n {
-		op := g.ops[i]
-		g.owners[i].fail(op.Err)
-		if op.Kind == disk.Sync {
-			s.syncs.Add(1)
-		} else {
-			s.writes.Add(1)
-			s.writtenBytes.Add(uint64(op.N))
+	g.n = n
+}
+
+func (g *ioGroup) reset() {
+	for i := range g.ops {
+		if g.ops[i].Done == nil {
+			break
 		}
-	}
-	for i := range g.n {
 		*g.ops[i] = disk.Op{}
 		g.owners[i] = nil
 	}
 	g.n = 0
+}
+
+func isNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

@@ -27,27 +27,32 @@ type Log struct {
 	// Tail.
 	chunks    []*chunk // sorted by base; the last one takes appends if tailOpen
 	tailOpen  bool
-	class     uint8  // size class of the next chunk
-	unwritten int64  // bytes appended and neither written nor skipped
-	inFlight  int64  // the part of it that is being written
-	keptBytes int64  // bytes of chunks flagged kept
-	aged      uint64 // Next as the previous flush tick saw it
-	want      uint64 // durability is wanted below
-	sumBytes  uint64 // encoded bytes of sumRecords recent records
+	class     uint8        // size class of the next chunk
+	unwritten int64        // bytes appended and neither written nor skipped
+	inFlight  int64        // the part of it that is being written
+	heldBytes atomic.Int64 // bytes of chunks that are partly in the journal alone
+	keptBytes int64        // bytes of chunks flagged kept
+	aged      uint64       // Next as the previous flush tick saw it
+	want      uint64       // durability is wanted below
+	sumBytes  uint64       // encoded bytes of sumRecords recent records
 	sumRecord uint64
 
 	// Settled offsets: everything below low, and these.
 	settled intervalSet
-	pending intervalSet // settled above low and not yet in the settled file
+	pending intervalSet // settled above low, and neither the journal nor the settled file says so
 	cursor  uint64
+	logged  struct{ low, cursor uint64 } // as the journal says
 
 	// Disk; see flusher.go.
-	segments []*segment
-	acks     *settledFile // nil until the log owns one
-	back     *backReads   // blocks and fetches behind the tail, nil when unused
+	journaled journaled // what the flusher has to remember
+	segments  []*segment
+	acks      *settledFile // nil until the log owns one
+	back      *backReads   // blocks and fetches behind the tail, nil when unused
 
 	lists   atomic.Uint32 // which lists of the store name this log; changed under Store.mu
-	changed bool          // low, pending or cursor moved since the settled file was written
+	changed bool          // low, pending or cursor moved since the journal was told
+	stale   bool          // and since the settled file was written
+	spill   bool          // its chunks are to be written to a segment: memory is short; the flusher's
 	reap    bool          // a segment may be wholly settled
 	deleted bool
 	gone    bool   // and the flusher has seen it
@@ -83,14 +88,18 @@ func (l *Log) Err() error {
 // record. It never waits for the disk. It fails only when the log is fenced
 // after a failed write, deleted or closed. The batch is not changed, so it can
 // be appended to other logs. An empty batch is nothing.
-func (l *Log) Append(b *Batch) (base uint64, err error) {
+func (l *Log) Append(b *Batch) (base uint64, err error) { return l.append(b, false) }
+
+// append is Append. With force, a log that was fenced takes the batch too: it
+// is part of a transaction that other logs have parts of.
+func (l *Log) append(b *Batch, force bool) (base uint64, err error) {
 	size, count := b.Size(), uint64(b.count)
 	if size > arena.BufBytesMax {
-		return l.appendLarge(b, size)
+		return l.appendLarge(b, size, force)
 	}
 	l.mu.Lock()
-	if l.err != nil {
-		l.mu.Unlock()
+	if l.refuses(force) {
+		defer l.mu.Unlock()
 		return 0, l.err
 	}
 	base = l.next.Load()
@@ -102,18 +111,26 @@ func (l *Log) Append(b *Batch) (base uint64, err error) {
 	dst := c.data[c.used : c.used+size]
 	b.encode(dst)
 	l.publish(c, dst, base, count)
+	fenced := l.err != nil
 	l.mu.Unlock()
-	l.store.appended(size)
+	if !fenced { // else its bytes are on no account, see fence
+		l.store.appended(size)
+	}
 	return base, nil
+}
+
+func (l *Log) refuses(force bool) bool {
+	return l.err != nil && (!force || l.deleted || l.err == ErrClosed)
 }
 
 // appendLarge gives the batch a chunk of its own, filled before the lock is
 // taken: copying 128 MiB under it would stop every user of the log.
-func (l *Log) appendLarge(b *Batch, size int) (uint64, error) {
+func (l *Log) appendLarge(b *Batch, size int, force bool) (uint64, error) {
 	c := l.store.newChunk(size)
 	b.encode(c.data[:size])
 	l.mu.Lock()
-	if err := l.err; err != nil {
+	if l.refuses(force) {
+		err := l.err
 		l.mu.Unlock()
 		l.store.freeChunk(c)
 		return 0, err
@@ -122,8 +139,11 @@ func (l *Log) appendLarge(b *Batch, size int) (uint64, error) {
 	base := l.next.Load()
 	l.link(c, base)
 	l.publish(c, c.data[:size], base, uint64(b.count))
+	fenced := l.err != nil
 	l.mu.Unlock()
-	l.store.appended(size)
+	if !fenced {
+		l.store.appended(size)
+	}
 	return base, nil
 }
 
@@ -149,7 +169,7 @@ func (l *Log) publish(c *chunk, batch []byte, base, count uint64) {
 func (l *Log) fullUnwritten() int64 {
 	if l.tailOpen {
 		c := l.chunks[len(l.chunks)-1]
-		return l.unwritten - l.inFlight - int64(c.used-c.flushed)
+		return l.unwritten - l.inFlight - int64(c.used-c.saved)
 	}
 	return l.unwritten - l.inFlight
 }
@@ -193,7 +213,7 @@ func (l *Log) Settle(first, count uint64) {
 		l.dropSettled(iv.first, iv.end)
 		l.reap = l.reap || len(l.segments) > 0
 	}
-	l.changed = true
+	l.changed, l.stale = true, true
 	l.list(listDirty)
 }
 
@@ -274,8 +294,8 @@ func (l *Log) Bytes() uint64 {
 func (l *Log) SetCursor(offset uint64) {
 	l.mu.Lock()
 	if offset = min(offset, l.next.Load()); offset != l.cursor && !l.deleted {
-		l.cursor, l.changed = offset, true
-		if l.acks != nil || len(l.segments) > 0 {
+		l.cursor, l.changed, l.stale = offset, true, true
+		if l.owns() {
 			l.list(listDirty)
 		}
 	}

@@ -193,7 +193,19 @@ func (d *memDisk) Rename(from, to string) error {
 	return nil
 }
 
-func (d *memDisk) Link(from, to string) error { return errors.ErrUnsupported }
+func (d *memDisk) Link(from, to string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.find(from)
+	if n == nil {
+		return notExist("link", from)
+	}
+	if err := d.mutate("link", to); err != nil {
+		return err
+	}
+	d.find(path.Dir(to)).children[path.Base(to)] = n
+	return nil
+}
 
 type memEntry struct {
 	name string

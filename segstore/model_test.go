@@ -53,11 +53,24 @@ func smallLimits(o *Options) {
 	o.tune.sealBytes = 3000
 	o.tune.filesMax = 3
 	o.tune.waveLogs = 2
+	o.tune.groupBytes = 2 << 10
+	o.tune.carryRanges = 3
+	o.tune.ackBytes = 100
+	o.tune.stepLogs = 1
+	o.tune.aheadBytes = 4 << 10
 }
 
 func newHistory(t *rapid.T) *history {
 	h := &history{t: t, disk: newMemDisk(), clock: newFakeClock(), models: map[uint64]*logModel{}}
-	h.options = testOptions{disk: h.disk, clock: h.clock, segment: 4 << 10, os: rapid.Bool().Draw(t, "os"), change: smallLimits}
+	journalBytes := rapid.SampledFrom([]int64{1, 2 << 10, 16 << 10, 1 << 20}).Draw(t, "journal")
+	heldBytes := rapid.SampledFrom([]int64{1, 16 << 10, 1 << 20}).Draw(t, "held")
+	bypassBytes := rapid.SampledFrom([]int64{1, 500, 4 << 10}).Draw(t, "bypass")
+	carryBytes := rapid.SampledFrom([]int64{1, 200, 2 << 10}).Draw(t, "carry")
+	h.options = testOptions{disk: h.disk, clock: h.clock, segment: 4 << 10, os: rapid.Bool().Draw(t, "os"), journal: true, change: func(o *Options) {
+		smallLimits(o)
+		o.JournalBytes, o.HeldBytes = journalBytes, heldBytes
+		o.tune.bypassBytes, o.tune.carryBytes = bypassBytes, carryBytes
+	}}
 	h.open()
 	return h
 }
@@ -199,10 +212,10 @@ func (h *history) checkCounts(id uint64) {
 	l.pending.checkShape(h.t)
 	bytes := int64(0)
 	for i, c := range l.chunks {
-		if c.base >= c.next || i > 0 && c.base < l.chunks[i-1].next || c.used > len(c.data) || c.flushed > c.used {
+		if c.base >= c.next || i > 0 && c.base < l.chunks[i-1].next || c.used > len(c.data) || c.saved > c.used || c.flushed > c.saved {
 			h.t.Fatalf("log %d chunk %d: %+v", id, i, c)
 		}
-		bytes += int64(c.used - c.flushed)
+		bytes += int64(c.used - c.saved)
 	}
 	if bytes != l.unwritten {
 		h.t.Fatalf("log %d: unwritten %d, counted %d", id, l.unwritten, bytes)

@@ -21,7 +21,7 @@ func Open(o Options) (*Store, error) {
 	s := &Store{
 		o: o, tune: o.tune, disk: o.Disk, arena: o.Arena,
 		logs: map[uint64]*Log{},
-		kick: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
+		kick: make(chan struct{}, 1), calls: make(chan func()), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	s.files.init(o.Disk, o.tune.filesMax)
 	for _, dir := range []string{transientDir, trashDir} {
@@ -32,11 +32,17 @@ func Open(o Options) (*Store, error) {
 	if err := s.disk.MkdirAll(logsDir); err != nil {
 		return nil, fmt.Errorf("segstore: %w", err)
 	}
-	if err := s.disk.SyncDir("."); err != nil {
-		return nil, fmt.Errorf("segstore: %w", err)
+	for _, dir := range []string{".", logsDir} { // directories of a life that was killed may not be durable
+		if err := s.disk.SyncDir(dir); err != nil {
+			return nil, fmt.Errorf("segstore: %w", err)
+		}
+	}
+	if err := s.replayJournal(); err != nil {
+		s.abandon()
+		return nil, err
 	}
 	now := s.tune.now()
-	s.flusher.lastTick, s.flusher.lastSync = now, now
+	s.flusher.lastTick, s.flusher.lastSync, s.flusher.lastStep = now, now, now
 	if s.tune.manual {
 		close(s.stopped)
 	} else {
@@ -63,6 +69,7 @@ func (s *Store) shutdown(flush bool) error {
 	close(s.stop)
 	<-s.stopped
 	s.stopFetcher()
+	s.gate.mu.Lock()
 	s.mu.Lock()
 	logs := slices.Collect(maps.Values(s.logs))
 	s.mu.Unlock()
@@ -71,12 +78,38 @@ func (s *Store) shutdown(flush bool) error {
 		l.fence(ErrClosed)
 		l.mu.Unlock()
 	}
+	s.gate.mu.Unlock()
 	if flush {
-		s.cycle(pass{tick: true, sync: true, final: true})
-		s.cycle(pass{tick: true, sync: true, final: true}) // syncs the footers that the first one wrote
+		s.flushAll()
 	}
+	s.abandon()
+	return s.flusher.firstErr
+}
+
+// flushAll writes everything to segments and settled files, and marks the
+// journal as clean.
+func (s *Store) flushAll() {
+	js := &s.journal
+	for range 3 { // the second syncs the footers that the first wrote, and what transactions held back
+		if js.err == nil {
+			s.cycle(pass{tick: true, sync: true, final: true})
+		}
+	}
+	s.journal.metaWork.Wait()
+	if js.err == nil {
+		s.closeJournal()
+	}
+}
+
+// abandon gives up memory and files.
+func (s *Store) abandon() {
+	s.journal.metaWork.Wait()
+	s.mu.Lock()
+	logs := slices.Collect(maps.Values(s.logs))
+	s.mu.Unlock()
 	for _, l := range logs {
 		l.mu.Lock()
+		l.fence(ErrClosed)
 		for len(l.chunks) > 0 {
 			l.dropChunk(len(l.chunks) - 1)
 		}
@@ -87,7 +120,9 @@ func (s *Store) shutdown(flush bool) error {
 		}
 	}
 	s.files.closeAll()
-	return s.flusher.firstErr
+	if s.journal.w != nil {
+		s.journal.w.Close()
+	}
 }
 
 // LogOptions configure a log.
@@ -100,18 +135,24 @@ type LogOptions struct {
 // OpenLog opens the log with that id, reading what is on disk; if nothing is,
 // the log is new and empty, and owns no file until something has to be written.
 func (s *Store) OpenLog(id uint64, o LogOptions) (*Log, error) {
+	if err := s.journal.failed.Load(); err != nil && !o.Transient {
+		return nil, *err
+	}
 	l := &Log{store: s, id: id, transient: o.Transient}
 	s.mu.Lock()
-	_, have := s.logs[id]
+	found := s.logs[id]
 	closed := s.closed
-	if !have && !closed {
+	if found == nil && !closed {
 		s.logs[id] = l
 	}
 	s.mu.Unlock()
 	switch {
 	case closed:
 		return nil, ErrClosed
-	case have:
+	case found != nil:
+		if !o.Transient && found.claim() {
+			return found, nil
+		}
 		return nil, fmt.Errorf("segstore: log %d is open, or being deleted", id)
 	case o.Transient:
 		return l, nil
@@ -127,6 +168,15 @@ func (s *Store) OpenLog(id uint64, o LogOptions) (*Log, error) {
 	return l, nil
 }
 
+// claim opens a log that Open found in the journal.
+func (l *Log) claim() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was := l.journaled.unclaimed && !l.deleted
+	l.journaled.unclaimed = false
+	return was
+}
+
 func (s *Store) forgetLog(l *Log) {
 	s.mu.Lock()
 	if s.logs[l.id] == l {
@@ -138,8 +188,8 @@ func (s *Store) forgetLog(l *Log) {
 // quarantineSuffix marks what could not be read; such names are left alone.
 const quarantineSuffix = ".quarantine"
 
-// ListLogs returns the ids of the logs that own a directory, in ascending
-// order. Names that are none are renamed to .quarantine.
+// ListLogs returns the ids of the logs that own a directory, or records in the
+// journal that nobody has opened yet, in ascending order. Names that are none are renamed to .quarantine.
 func (s *Store) ListLogs() ([]uint64, error) {
 	entries, err := s.disk.ReadDir(logsDir)
 	if err != nil {
@@ -158,19 +208,39 @@ func (s *Store) ListLogs() ([]uint64, error) {
 			ids = append(ids, id)
 		}
 	}
+	s.mu.Lock()
+	logs := slices.Collect(maps.Values(s.logs))
+	s.mu.Unlock()
+	for _, l := range logs {
+		l.mu.Lock()
+		if l.journaled.unclaimed && l.unsettled() > 0 {
+			ids = append(ids, l.id)
+		}
+		l.mu.Unlock()
+	}
 	slices.Sort(ids)
-	return ids, nil
+	return slices.Compact(ids), nil
 }
 
 // Quarantine moves the directory of a log that nobody knows to quarantine/.
 // The log must not be open.
 func (s *Store) Quarantine(id uint64) error {
 	s.mu.Lock()
-	_, open := s.logs[id]
+	l := s.logs[id]
 	s.mu.Unlock()
-	if open {
+	if l == nil {
+		return s.moveAside(id)
+	}
+	if !l.claim() {
 		return fmt.Errorf("segstore: log %d is open", id)
 	}
+	err := errors.New("segstore: the store is closed")
+	s.onFlusher(func() { err = s.quarantineLog(l) })
+	return err
+}
+
+// moveAside moves the directory of log id to quarantine/.
+func (s *Store) moveAside(id uint64) error {
 	from := fmt.Sprintf("%s/%016x", logsDir, id)
 	to := fmt.Sprintf("%s/%016x-%d", quarantineDir, id, s.tune.now().Unix())
 	err := s.disk.MkdirAll(quarantineDir)
@@ -187,6 +257,54 @@ func (s *Store) Quarantine(id uint64) error {
 	}
 	s.o.Logger.Warn("segstore: set aside a log that belongs to no queue", "directory", to)
 	return nil
+}
+
+// quarantineLog writes what the journal has of the log to its directory, moves
+// that aside, and forgets the log. The flusher's.
+func (s *Store) quarantineLog(l *Log) error {
+	l.mu.Lock()
+	l.journaled.segmentTo = l.handled()
+	l.journaled.acks = l.encodeSettled(s.tune.now().UnixMilli(), l.handled())
+	l.mu.Unlock()
+	s.wave([]*Log{l}, pass{final: true}, nil)
+	l.mu.Lock()
+	err := l.err
+	strays := slices.ContainsFunc(l.chunks, func(c *chunk) bool { return c.stray })
+	l.mu.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case strays:
+		s.o.Logger.Warn("segstore: some records of the log stay in the journal", "log", l.id)
+	}
+	if err := s.moveAside(l.id); err != nil {
+		return err
+	}
+	for _, seg := range l.segments {
+		s.files.forget(fileKey{l.id, seg.base})
+	}
+	s.files.forget(fileKey{l.id, settledKey})
+	s.flusher.forgotten = append(s.flusher.forgotten, l.id)
+	_ = l.Delete() // nothing is left of it but memory
+	l.mu.Lock()
+	l.gone, l.segments, l.acks = true, nil, nil
+	l.mu.Unlock()
+	s.forgetLog(l)
+	return nil
+}
+
+// onFlusher lets the flusher's goroutine do something between two cycles.
+func (s *Store) onFlusher(do func()) {
+	if s.tune.manual {
+		do()
+		return
+	}
+	done := make(chan struct{})
+	select {
+	case s.calls <- func() { do(); close(done) }:
+		<-done
+	case <-s.stop:
+	}
 }
 
 // setAside renames a file that cannot be used to a free .quarantine name
@@ -218,26 +336,24 @@ func freeQuarantineName(entries []fs.DirEntry, name string) string {
 // removeDead removes the files of dead segments and the directories of deleted
 // logs. A failure costs disk space, no records, so it is only reported.
 func (s *Store) removeDead(jobs []job) {
-	deleted := false
+	var deleted []*Log
 	for i := range jobs {
 		j := &jobs[i]
 		if j.remove {
-			deleted = s.trash(j.log) || deleted
+			if s.trash(j.log) {
+				deleted = append(deleted, j.log)
+			} else {
+				s.forgetLog(j.log)
+			}
 		}
 		if j.err != nil {
 			continue
 		}
 		for _, seg := range j.dead {
-			s.files.forget(fileKey{j.log.id, seg.base})
-			if !seg.created {
-				continue
-			}
-			if err := s.disk.Remove(j.log.path(segmentName(seg.base))); err != nil {
-				s.o.Logger.Error("segstore: a segment without records could not be removed", "error", err)
-			}
+			s.removeSegment(j.log, seg)
 		}
 	}
-	if !deleted {
+	if len(deleted) == 0 {
 		return
 	}
 	err := s.disk.SyncDir(logsDir)
@@ -247,12 +363,20 @@ func (s *Store) removeDead(jobs []job) {
 	if err != nil {
 		s.o.Logger.Error("segstore: deleted logs could not be removed; the next start tries again", "error", err)
 	}
+	// Only now may the number be given again: the old directory can't come back.
+	for _, l := range deleted {
+		s.forgetLog(l)
+	}
 }
 
 // trash renames the directory of a deleted log into trash/, from where it is
 // removed. It reports whether there was one.
 func (s *Store) trash(l *Log) bool {
-	defer s.forgetLog(l)
+	if s.journal.w != nil {
+		if err := s.journal.w.DropKept(l.id); err != nil {
+			s.o.Logger.Warn("segstore: a file of the journal that is not needed any more stays", "error", err)
+		}
+	}
 	if len(l.segments) == 0 && l.acks == nil {
 		return false
 	}

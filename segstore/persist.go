@@ -17,8 +17,7 @@ func (s *Store) stage(j *job) {
 			flag = disk.CreateNew
 			s.files.forget(fileKey{l.id, e.segment.base})
 			if e.segment == l.segments[0] && (l.acks == nil || !l.acks.exists) { // the log's first file
-				j.fail(s.disk.MkdirAll(l.dir()))
-				f.rootUnsynced = f.rootUnsynced || !l.transient
+				s.makeDir(j)
 			}
 		}
 		file := s.open(j, e.segment.base, segmentName(e.segment.base), flag)
@@ -36,69 +35,72 @@ func (s *Store) stage(j *job) {
 		}
 		f.io.add(j, disk.Write, file, e.pos, e.data)
 	}
-	switch {
-	case len(j.acks) == 0:
-	case j.rewrite:
-		j.fail(s.rewriteSettled(l, j.acks))
-	default:
-		if file := s.open(j, settledKey, settledName, disk.Create); file != nil {
-			f.io.add(j, disk.Write, file, j.acksPos, j.acks)
-			l.acks.exists = true
-		}
+	if len(j.acks) == 0 {
+		return
+	}
+	if len(l.segments) == 0 && !l.acks.exists {
+		s.makeDir(j)
+	}
+	if j.err == nil {
+		j.fail(s.withSpace(func() (err error) {
+			j.acksFile, err = s.disk.Open(l.path(settledTempName), disk.CreateNew)
+			return err
+		}))
+	}
+	if j.err == nil {
+		f.io.add(j, disk.Write, j.acksFile, 0, j.acks)
 	}
 }
 
-// rewriteSettled replaces the settled file: the new one is durable before it
-// takes the name.
-func (s *Store) rewriteSettled(l *Log, data []byte) error {
-	temp := l.path(settledTempName)
-	file, err := s.disk.Open(temp, disk.CreateNew)
-	if err != nil {
-		return err
-	}
-	err = disk.Run(s.disk, &disk.Op{Kind: disk.Write, File: file, Buf: data})
-	if err == nil {
-		s.writes.Add(1)
-		s.writtenBytes.Add(uint64(len(data)))
-		s.syncs.Add(1)
-		err = disk.Run(s.disk, &disk.Op{Kind: disk.Sync, File: file})
-	}
-	if closeErr := file.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	s.files.forget(fileKey{l.id, settledKey})
-	return s.disk.Rename(temp, l.path(settledName))
+// makeDir creates the directory of the job's log.
+func (s *Store) makeDir(j *job) {
+	j.fail(s.withSpace(func() error { return s.disk.MkdirAll(j.log.dir()) }))
+	s.flusher.rootUnsynced = s.flusher.rootUnsynced || !j.log.transient
 }
 
-// syncJobs makes durable what the jobs ask for.
-func (s *Store) syncJobs(jobs []job) {
+// syncJobs makes durable what the jobs, and with r the journal, ask for: files,
+// then names. A new settled file is synced before it takes its name.
+func (s *Store) syncJobs(jobs []job, r *round) {
 	f := &s.flusher
-	rootErr := error(nil)
 	asked := false
 	for i := range jobs {
-		asked = asked || jobs[i].sync || jobs[i].ackSync
+		if j := &jobs[i]; j.sync && j.err == nil {
+			asked = true
+			s.stageSyncs(j)
+		}
+	}
+	if r != nil {
+		s.stageGroupSync(r)
+	}
+	f.io.run(s)
+	if r != nil {
+		s.groupSynced(r)
 	}
 	if !asked {
 		return
 	}
+	for i := range jobs {
+		if j := &jobs[i]; j.acksFile != nil {
+			j.fail(j.acksFile.Close())
+			j.acksFile = nil
+			if j.err == nil {
+				j.fail(s.withSpace(func() error { return s.disk.Rename(j.log.path(settledTempName), j.log.path(settledName)) }))
+				j.log.acks.exists = true
+			}
+		}
+	}
 	if f.rootUnsynced {
-		rootErr = s.disk.SyncDir(logsDir)
-		f.rootUnsynced = rootErr != nil
+		if err := s.disk.SyncDir(logsDir); err != nil {
+			for i := range jobs {
+				if jobs[i].sync {
+					jobs[i].fail(err)
+				}
+			}
+		} else {
+			f.rootUnsynced = false
+		}
 	}
 	s.syncDirs(jobs)
-	for i := range jobs {
-		j := &jobs[i]
-		if j.sync || j.ackSync {
-			j.fail(rootErr)
-		}
-		if j.err == nil {
-			s.stageSyncs(j)
-		}
-	}
-	f.io.run(s)
 	for i := range jobs {
 		jobs[i].noteSynced()
 	}
@@ -120,7 +122,7 @@ func (j *job) newEntries() bool {
 func (s *Store) syncDirs(jobs []job) {
 	var todo []*job
 	for i := range jobs {
-		if j := &jobs[i]; j.err == nil && (j.sync || j.ackSync) && j.newEntries() {
+		if j := &jobs[i]; j.err == nil && j.sync && j.newEntries() {
 			todo = append(todo, j)
 		}
 	}
@@ -151,38 +153,31 @@ func (s *Store) syncDirs(jobs []job) {
 
 func (s *Store) stageSyncs(j *job) {
 	l := j.log
-	if j.sync {
-		for i := len(l.segments) - 1; i >= 0; i-- {
-			seg := l.segments[i]
-			if seg.sealed && !seg.footerDirty {
-				break
-			}
-			if seg.unsynced || j.footers && seg.footerDirty {
-				if file := s.open(j, seg.base, segmentName(seg.base), disk.ReadWrite); file != nil {
-					s.flusher.io.add(j, disk.Sync, file, 0, nil)
-				}
+	for i := len(l.segments) - 1; i >= 0; i-- {
+		seg := l.segments[i]
+		if seg.sealed && !seg.footerDirty {
+			break
+		}
+		if seg.unsynced || j.footers && seg.footerDirty {
+			if file := s.open(j, seg.base, segmentName(seg.base), disk.ReadWrite); file != nil {
+				s.flusher.io.add(j, disk.Sync, file, 0, nil)
 			}
 		}
 	}
-	if j.ackSync && l.acks.exists {
-		if file := s.open(j, settledKey, settledName, disk.ReadWrite); file != nil {
-			s.flusher.io.add(j, disk.Sync, file, 0, nil)
-		}
+	if j.acksFile != nil {
+		s.flusher.io.add(j, disk.Sync, j.acksFile, 0, nil)
 	}
 }
 
 func (j *job) noteSynced() {
-	if j.err != nil {
+	if j.err != nil || !j.sync {
 		return
 	}
-	if j.sync {
-		for _, seg := range j.log.segments {
-			seg.unsynced = false
-			seg.footerDirty = seg.footerDirty && !j.footers
-		}
-	}
-	if j.ackSync {
-		j.log.acks.unsynced = false
+	j.log.mu.Lock()
+	defer j.log.mu.Unlock()
+	for _, seg := range j.log.segments {
+		seg.unsynced, seg.bare, seg.unsyncedBytes = false, false, 0
+		seg.footerDirty = seg.footerDirty && !j.footers
 	}
 }
 

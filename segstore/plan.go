@@ -4,26 +4,23 @@ import (
 	"slices"
 
 	"github.com/basaltmq/basaltmq/segstore/arena"
+	"github.com/basaltmq/basaltmq/segstore/disk"
 )
 
-// job is what one wave does for one log: decided under the log's mutex by
-// plan, carried out without it, concluded under it.
+// job is what one wave does for one log's files: decided under the log's mutex
+// by plan, carried out without it, concluded under it.
 type job struct {
-	log     *Log
-	extents []extent
-	bytes   int64      // of all extents
-	handled uint64     // with the extents written, all below is written or settled
-	acks    []byte     // for the settled file, at acksPos
-	acksPos int64      //
-	rewrite bool       // acks is a whole new file
-	sync    bool       // sync the unsynced segments
-	ackSync bool       // and the settled file
-	footers bool       // and the footers
-	dead    []*segment // wholly settled: remove
-	sealing []*segment // get their footer in this wave
-	remove  bool       // the log was deleted
-	err     error
-	handles []*handle
+	log      *Log
+	extents  []extent
+	acks     []byte     // a whole new settled file
+	acksFile disk.File  // it, under its temporary name
+	sync     bool       // sync the unsynced segments
+	footers  bool       // and the footers
+	dead     []*segment // wholly settled: remove
+	sealing  []*segment // get their footer in this wave
+	remove   bool       // the log was deleted
+	err      error
+	handles  []*handle
 }
 
 // extent is a run of batches in one chunk that goes to one place of a segment.
@@ -49,43 +46,33 @@ type pass struct {
 	sync  bool // a sync interval has passed
 	short bool // memory is getting short: transient logs are written too
 	final bool // Close: everything goes out
+	step  bool // the checkpoint goes on
+	all   bool // and must finish: both files of the journal are full
 }
 
-// plan decides what to write, sync and remove for the log. busy is false when
-// there is nothing to do on the disk; moved tells that Durable moved or that
-// somebody waits in vain. Called with the log's mutex held.
-func (l *Log) plan(j *job, p pass) (busy, moved bool) {
+// plan decides what to write to the log's files, what to sync and to remove.
+// It reports whether there is anything to do. Called with the log's mutex held.
+func (l *Log) plan(j *job, p pass) (busy bool) {
 	j.reset(l)
+	o := &l.journaled
 	switch {
 	case l.deleted:
 		j.remove, l.gone = !l.gone, true
-		return j.remove, false
-	case l.err != nil && l.err != ErrClosed: // while closing, what was appended goes out
-		return false, true
+		o.segmentTo, o.bypassTo, o.acks = 0, 0, nil
+		return j.remove
+	case l.err != nil && l.err != ErrClosed:
+		o.segmentTo, o.bypassTo, o.acks = 0, 0, nil
+		return false
 	}
-	before := l.aged
-	if p.tick {
-		l.aged = l.next.Load()
-		if before == l.aged {
-			l.releaseQuietTail()
-		}
-	}
-	l.choose(j, l.eligible(p, before))
-	l.inFlight = j.bytes
-	j.handled = l.handled()
+	l.choose(j, o.segmentTo)
+	o.segmentTo, o.bypassTo = 0, 0
 	if n := len(l.segments); p.final && n > 0 && l.segments[n-1].end >= l.store.tune.sealBytes {
 		l.segments[n-1].full = true // the next start reads its trailer instead of all of it
 	}
-	l.planReap(j, p)
-	l.planSettled(j, p)
+	l.takeDead(j)
+	l.planSettled(j)
 	l.planSync(j, p)
-	busy = len(j.extents) > 0 || len(j.acks) > 0 || j.sync || j.ackSync || len(j.dead) > 0 || l.sealable()
-	if !busy {
-		l.evict()
-		moved = l.promote(j)
-		l.relist()
-	}
-	return busy, moved
+	return len(j.extents) > 0 || len(j.acks) > 0 || j.sync || len(j.dead) > 0 || l.sealable()
 }
 
 // releaseQuietTail gives up the open chunk when all of it is settled; called
@@ -125,24 +112,23 @@ func (l *Log) eligible(p pass, agedBefore uint64) uint64 {
 	return bound
 }
 
-// choose assigns a place on disk to every unsettled batch below bound that has
-// none, and passes over the settled ones for good (invariant 7).
+// choose assigns a place in a segment to every unsettled batch below bound that
+// has none, and passes over the settled ones for good (invariant 7).
 func (l *Log) choose(j *job, bound uint64) {
-	i := len(l.chunks)
-	for i > 0 && l.chunks[i-1].flushed < l.chunks[i-1].used {
-		i--
-	}
+	o := &l.journaled
 	skipped := int64(0)
-	for ; i < len(l.chunks) && l.chunks[i].flushedNext < bound; i++ {
+	for i := l.firstUnflushed(); i < len(l.chunks) && l.chunks[i].flushedNext < bound; i++ {
 		c := l.chunks[i]
 		var run *extent // the extent that the next batch continues
-		for c.flushed < c.used && c.flushedNext < bound {
+		for c.flushed < c.saved && c.flushedNext < bound {
 			batch := c.data[c.flushed:]
 			length := batchLength(batch)
 			batch = batch[:length]
 			end := c.flushedNext + batchCount(batch)
 			if l.isSettled(c.flushedNext, end) {
-				skipped += int64(length)
+				if c.flushedNext >= o.bareFrom && c.flushedNext < o.bypassTo {
+					skipped += int64(length)
+				}
 				run = nil
 			} else {
 				seg := l.openSegment(c.flushedNext, int64(length))
@@ -154,16 +140,15 @@ func (l *Log) choose(j *job, bound uint64) {
 				run.data = run.data[:len(run.data)+length]
 				seg.note(batch, l.store.tune.indexBytes)
 				seg.unsynced = true
-				j.bytes += int64(length)
+				seg.unsyncedBytes += int64(length)
+				seg.bare = seg.bare || c.flushedNext >= o.bareFrom && c.flushedNext < o.bypassTo
 			}
 			c.flushed += length
 			c.flushedNext = end
 		}
+		l.noteHeld(c)
 	}
-	if skipped > 0 {
-		l.store.skippedBytes.Add(uint64(skipped))
-		l.writtenOff(skipped)
-	}
+	l.store.skippedBytes.Add(uint64(skipped))
 }
 
 // openSegment returns the segment that takes a batch of length bytes at offset.
@@ -180,103 +165,107 @@ func (l *Log) openSegment(offset uint64, length int64) *segment {
 	return s
 }
 
-// planReap takes the wholly settled segments out of the log. The last one
-// stays until a whole sync interval has passed without an append: it carries
-// the log's next offset, and a queue that is emptied and filled all the time
-// would create a file for every message.
-func (l *Log) planReap(j *job, p pass) {
-	if n := len(l.segments); n > 0 && p.sync && l.unsettled() == 0 && len(j.extents) == 0 {
+// enterReap decides which segments are dead, being wholly settled, and whether
+// the settled file is written. It is done when the log enters, and not in plan, so
+// that a transaction can't come in between; and not while a transaction that
+// settled something of the log waits to be durable: after a crash it would be
+// done in part. The last segment stays until a whole sync interval has passed
+// without an append: it carries the log's next offset, and a queue that is
+// emptied and filled all the time would create a file for every message.
+func (l *Log) enterReap(p pass) {
+	o := &l.journaled
+	if l.txSettlePending() {
+		return
+	}
+	if n := len(l.segments); n > 0 && p.sync && l.unsettled() == 0 && o.segmentTo == 0 {
 		if l.quiet == l.next.Load() {
-			l.kill(j, n-1)
+			l.segments[n-1].dead = true
+			o.rewrite = n == 1 && !l.transient // the settled file is all that remembers Next (invariant 10)
 		}
 		l.quiet = l.next.Load()
 	}
-	if !l.reap {
-		return
+	if l.reap {
+		l.reap = false
+		for i := 0; i < len(l.segments)-1; i++ {
+			if s := l.segments[i]; s.base == s.next || l.isSettled(s.base, s.next) {
+				s.dead = true
+			}
+		}
 	}
-	l.reap = false
-	for i := len(l.segments) - 2; i >= 0; i-- {
-		if s := l.segments[i]; s.base == s.next || l.isSettled(s.base, s.next) {
-			l.kill(j, i)
+	if n := len(l.segments); n > 1 && l.segments[n-1].dead && l.segments[n-2].dead {
+		o.rewrite = !l.transient
+	}
+	if o.rewrite || p.final && l.stale && (l.acks != nil || len(l.segments) > 0 || o.segmentTo > 0) {
+		o.acks = l.encodeSettled(l.store.tune.now().UnixMilli(), l.handled())
+	}
+	o.rewrite = false
+}
+
+// txSettlePending reports whether a transaction that settled offsets of the log
+// is not durable yet.
+func (l *Log) txSettlePending() bool {
+	o := &l.journaled
+	if o.txSettle != 0 && o.txSettle != txWaiting && o.txSettle <= l.store.flusher.syncedRound.Load() {
+		o.txSettle = 0
+	}
+	return o.txSettle != 0
+}
+
+// takeDead takes the dead segments out of the log.
+func (l *Log) takeDead(j *job) {
+	for i := len(l.segments) - 1; i >= 0; i-- {
+		if s := l.segments[i]; s.dead {
+			s.removed = true
+			j.dead = append(j.dead, s)
+			l.segments = slices.Delete(l.segments, i, i+1)
 		}
 	}
 }
 
-func (l *Log) kill(j *job, i int) {
-	l.segments[i].removed = true
-	j.dead = append(j.dead, l.segments[i])
-	l.segments = slices.Delete(l.segments, i, i+1)
-	if len(l.segments) == 0 {
-		j.ackSync = !l.transient // it is all that remembers Next (invariant 10)
-		l.changed = true
+// planSettled takes the settled file that enterReap has made.
+func (l *Log) planSettled(j *job) {
+	o := &l.journaled
+	if l.transient {
+		return
 	}
-}
-
-// planSettled decides what the settled file gets.
-func (l *Log) planSettled(j *job, p pass) {
-	if l.acks == nil && len(l.segments) > 0 && !l.transient {
+	if l.acks == nil && (len(l.segments) > 0 || len(o.acks) > 0) {
 		l.acks = new(settledFile)
 	}
-	// Without segments there is nothing to protect but Next, see kill.
-	if l.acks == nil || len(l.segments) == 0 && !j.ackSync && !p.final {
-		l.pending.advance(l.low.Load())
-		l.cutPending(j.handled)
-		return
+	if len(o.acks) > 0 {
+		j.acks, o.acks = o.acks, nil
+		l.acks.entrySynced = false
 	}
-	if !l.changed || !p.tick && !p.final && !j.ackSync {
-		return
-	}
-	a := l.acks
-	j.acks = l.takeSettled(j.acks, j.handled)
-	if len(j.acks) == 0 {
-		return
-	}
-	createdMs := l.store.tune.now().UnixMilli()
-	switch {
-	case !a.exists:
-		j.acks = append(encodeSettledHeader(l.id, createdMs), j.acks...)
-		a.size, a.limit = 0, l.store.tune.settledBytes
-	case a.size+int64(len(j.acks)) > a.limit, l.settled.empty() && a.size > l.store.tune.settledBytes:
-		j.acks = l.encodeSettled(createdMs, j.handled)
-		j.rewrite = true
-		a.size, a.limit = 0, max(l.store.tune.settledBytes, 2*int64(len(j.acks)))
-		a.entrySynced = false
-	}
-	j.acksPos = a.size
-	a.size += int64(len(j.acks))
-	a.unsynced = true
 }
 
-// planSync decides whether files have to be synced.
+// planSync decides whether files have to be synced. Batches that the journal
+// has too wait for the checkpoint, unless they are many.
 func (l *Log) planSync(j *job, p pass) {
+	o := &l.journaled
 	if l.transient {
-		j.ackSync = false
 		return
 	}
 	wanted := l.want > l.durable.Load() && !l.store.o.DurabilityOS
 	j.footers = p.sync || p.final
-	j.sync = (wanted || j.footers) && l.unsynced() || j.footers && l.footersDirty()
-	if a := l.acks; a != nil && a.unsynced && (p.sync || p.final) {
-		j.ackSync = true
-	}
-	if l.acks == nil || !l.acks.unsynced {
-		j.ackSync = false
-	}
+	unsynced, bare, many := l.unsynced()
+	j.sync = wanted && bare || p.sync && (bare || many) || (o.syncAll || p.final) && unsynced ||
+		j.footers && l.footersDirty() || len(j.acks) > 0
+	o.syncAll = false
 }
 
 // unsynced reports whether a segment has something that is not on stable
-// storage.
-func (l *Log) unsynced() bool {
+// storage, whether some of that is not in the journal either, and whether it is
+// much or stands in the way of a trailer.
+func (l *Log) unsynced() (any, bare, many bool) {
 	for i := len(l.segments) - 1; i >= 0; i-- {
 		s := l.segments[i]
 		if s.sealed {
-			return false // it was synced before it was sealed, and those before it too
+			break // it was synced before it was sealed, and those before it too
 		}
-		if s.unsynced || !s.entrySynced {
-			return true
-		}
+		any = any || s.unsynced || !s.entrySynced
+		bare = bare || s.bare
+		many = many || s.unsynced && (s.full || s.unsyncedBytes >= l.store.tune.bypassBytes)
 	}
-	return false
+	return any, bare, many
 }
 
 // sealable reports whether a segment waits for nothing but its footer.
@@ -300,13 +289,16 @@ func (l *Log) footersDirty() bool {
 }
 
 // promote raises Durable to what is known to be durable now.
-func (l *Log) promote(j *job) (moved bool) {
+func (l *Log) promote() (moved bool) {
 	if l.transient {
 		return false
 	}
 	durable := l.low.Load()
-	if l.store.o.DurabilityOS || !l.unsynced() {
-		durable = max(durable, j.handled)
+	if o := &l.journaled; o.bypassTo == 0 {
+		_, bare, _ := l.unsynced()
+		if l.store.o.DurabilityOS || !bare && o.round <= l.store.flusher.syncedRound.Load() {
+			durable = max(durable, l.handled())
+		}
 	}
 	if durable <= l.durable.Load() {
 		return false
@@ -317,40 +309,58 @@ func (l *Log) promote(j *job) (moved bool) {
 
 // relist puts the log on the lists of what it still needs.
 func (l *Log) relist() {
-	left := len(l.chunks) > 0 && l.chunks[len(l.chunks)-1].flushed < l.chunks[len(l.chunks)-1].used
+	left := len(l.chunks) > 0 && l.chunks[len(l.chunks)-1].saved < l.chunks[len(l.chunks)-1].used
 	settledTail := l.tailOpen && l.tailSettled()
 	switch {
 	case left && l.transient && !settledTail:
 		l.list(listParked)
-	case left || settledTail:
+	case left || settledTail || l.reap || l.changed && !l.transient && l.owns():
 		l.list(listDirty)
 	}
-	slow := len(l.segments) > 0 && (l.unsettled() == 0 || !l.transient && (l.unsynced() || l.footersDirty()))
+	_, bare, many := l.unsynced()
+	slow := len(l.segments) > 0 && (l.unsettled() == 0 || !l.transient && (bare || many || l.footersDirty()))
 	for i := len(l.segments) - 1; i >= 0 && !slow && !l.segments[i].sealed; i-- {
 		slow = l.segments[i].full
 	}
-	if slow || !l.transient && l.acks != nil && l.acks.unsynced {
+	if slow || !l.transient && l.journaled.round > l.store.flusher.syncedRound.Load() {
 		l.list(listSlow)
+	}
+	if l.heldBytes.Load() > 0 {
+		l.list(listHeld)
 	}
 }
 
 // conclude takes note of what the wave did. Called with the log's mutex held.
-func (l *Log) conclude(j *job) (moved bool) {
-	l.inFlight = 0
-	l.writtenOff(j.bytes)
+func (l *Log) conclude(j *job) {
 	if l.deleted {
-		return true
+		return
 	}
 	if j.err != nil {
 		l.fence(j.err)
 		l.err = j.err
-		return true
+		return
 	}
 	for _, e := range j.extents {
 		e.segment.size = e.segment.end
 	}
+	if len(j.acks) > 0 {
+		l.stale = l.changed
+	}
+}
+
+// finish publishes what the round did for the log: its entries are written, or
+// even synced, and its files are concluded or not yet touched. Called with the
+// log's mutex held.
+func (l *Log) finish() (moved bool) {
+	if l.journaled.bypassTo == 0 {
+		l.writtenOff(l.inFlight)
+		l.inFlight = 0
+	}
+	if l.deleted || l.err != nil && l.err != ErrClosed {
+		return true
+	}
 	l.evict()
-	moved = l.promote(j)
+	moved = l.promote()
 	l.relist()
 	return moved
 }

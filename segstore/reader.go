@@ -2,6 +2,7 @@ package segstore
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"github.com/basaltmq/basaltmq/segstore/arena"
 )
@@ -63,8 +64,9 @@ func (r *Reader) Seek(offset uint64, wake func()) error {
 			r.walk(offset)
 			return nil
 		}
-		if found, err := r.enter(r.batchEnd, offset); found || err != nil {
-			return err
+		// A hole here may be filled by a chunk, see replay.go: ask the log then.
+		if found, err := r.enter(r.batchEnd, offset); found && err == nil {
+			return nil
 		}
 	}
 	return r.seekLog(offset, wake)
@@ -83,7 +85,7 @@ func (r *Reader) seekLog(offset uint64, wake func()) error {
 			r.unpin()
 			return err
 		}
-		return r.enterBlock(b, offset)
+		return r.enterBlock(b, offset, above)
 	}
 	r.leaveBack()
 	from := c.posBefore(offset)
@@ -100,17 +102,22 @@ func (r *Reader) seekLog(offset uint64, wake func()) error {
 	return err
 }
 
-// enterBlock takes over the reference that seekBack got on the block.
-func (r *Reader) enterBlock(b *block, offset uint64) error {
+// enterBlock takes over the reference that seekBack got on the block. above is
+// the first resident offset after offset.
+func (r *Reader) enterBlock(b *block, offset, above uint64) error {
 	r.unpin()
 	if b.buf == nil {
 		b.release()
-		return ErrMissing{Next: b.to}
+		return ErrMissing{Next: min(b.to, max(above, offset+1))}
 	}
 	r.buf, r.data, r.block = b.buf, b.data, b
 	found, err := r.enter(0, offset)
-	if err == nil && !found {
-		err = ErrMissing{Next: b.to}
+	var missing ErrMissing
+	switch {
+	case err == nil && !found:
+		err = ErrMissing{Next: min(b.to, above)}
+	case errors.As(err, &missing):
+		err = ErrMissing{Next: min(missing.Next, above)}
 	}
 	if err != nil {
 		r.unpin()

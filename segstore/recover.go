@@ -11,10 +11,36 @@ import (
 	"github.com/basaltmq/basaltmq/segstore/disk"
 )
 
-// recoverLog builds the log from its directory: segments by their trailers,
-// those without one by a scan, then the settled file. It runs before anybody
-// else knows the log.
+// recovery is what is known of a log before its offsets are put together.
+type recovery struct {
+	settled settledState // the settled file's, and what the journal adds
+	holes   intervalSet  // in unsealed segments: no batch, or a bad one
+	bad     []badBytes
+	next    uint64 // offsets that were in use end here
+	stale   bool   // the journal knows more than the settled file
+}
+
+// badBytes are bytes of a segment between good batches.
+type badBytes struct {
+	segment   *segment
+	pos, size int64
+	lost      interval // offsets that they may have held
+	why       error
+}
+
+// recoverLog builds the log from its directory. It runs before anybody else
+// knows the log.
 func (s *Store) recoverLog(l *Log) error {
+	rec := new(recovery)
+	if err := s.scanLog(l, rec); err != nil {
+		return err
+	}
+	return s.assemble(l, rec)
+}
+
+// scanLog reads the log's directory: segments by their trailers, those without
+// one by a scan, then the settled file.
+func (s *Store) scanLog(l *Log, rec *recovery) error {
 	entries, err := s.disk.ReadDir(l.dir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -39,54 +65,57 @@ func (s *Store) recoverLog(l *Log) error {
 		}
 	}
 	slices.Sort(bases)
-	next := uint64(0) // offsets that were in use end here
 	for i, base := range bases {
 		ceiling := uint64(offsetMax)
 		if i+1 < len(bases) {
 			ceiling = bases[i+1]
 		}
-		end, err := s.recoverSegment(l, base, ceiling)
+		end, err := s.recoverSegment(l, rec, base, ceiling)
 		if err != nil {
 			return err
 		}
-		next = max(next, end)
+		rec.next = max(rec.next, end)
 	}
-	state, err := s.recoverSettled(l, entries)
-	if err != nil {
-		return err
-	}
-	return s.assemble(l, state, max(next, state.end))
+	return s.recoverSettled(l, rec, entries)
 }
 
-// assemble sets the log's offsets from what was found.
-func (s *Store) assemble(l *Log, state settledState, next uint64) error {
-	for _, gap := range l.settled.leaves { // holes that scans found
-		for _, iv := range gap {
-			state.ranges.add(iv.first, iv.end)
-		}
+// assemble sets the log's offsets from what was found on disk, and in the
+// journal, whose batches are in the chunks already.
+func (s *Store) assemble(l *Log, rec *recovery) error {
+	ranges, low := &rec.settled.ranges, rec.settled.low
+	next := max(rec.next, rec.settled.end, rec.settled.low)
+	if n := len(l.chunks); n > 0 {
+		next = max(next, l.chunks[n-1].next)
 	}
+	rec.holes.each(func(iv interval) bool {
+		l.settleGap(ranges, iv)
+		return true
+	})
 	at := uint64(0)
 	for _, seg := range l.segments {
-		if seg.base > at {
-			state.ranges.add(at, seg.base)
-		}
-		at = seg.next
-		if seg.sealed && seg.records < seg.next-seg.base && seg.next > state.low {
-			if err := s.findHoles(l, seg, &state.ranges); err != nil {
+		l.settleGap(ranges, interval{at, seg.base})
+		at, next = seg.next, max(next, seg.next)
+		if seg.sealed && seg.records < seg.next-seg.base && seg.next > low {
+			var holes intervalSet
+			if err := s.findHoles(l, seg, &holes); err != nil {
 				return err
 			}
+			holes.each(func(iv interval) bool {
+				l.settleGap(ranges, iv)
+				return true
+			})
 		}
 	}
-	if at < next {
-		state.ranges.add(at, next)
-	}
-	low := state.ranges.advance(min(state.low, next))
-	l.settled = state.ranges
+	l.settleGap(ranges, interval{at, next})
+	low = ranges.advance(min(low, next))
+	l.settled = *ranges
 	l.low.Store(low)
 	l.next.Store(next)
 	l.durable.Store(next)
 	l.aged = next
-	l.cursor = min(state.cursor, next)
+	l.cursor = min(rec.settled.cursor, next)
+	l.logged.low, l.logged.cursor = low, l.cursor
+	l.stale = rec.stale
 	for i, seg := range l.segments {
 		if i+1 < len(l.segments) {
 			seg.full = true
@@ -98,6 +127,7 @@ func (s *Store) assemble(l *Log, state settledState, next uint64) error {
 	if l.acks == nil && len(l.segments) > 0 {
 		l.acks = new(settledFile)
 	}
+	s.reportBad(l, rec)
 	if l.reap {
 		l.list(listDirty)
 	}
@@ -105,9 +135,53 @@ func (s *Store) assemble(l *Log, state settledState, next uint64) error {
 	return nil
 }
 
+// settleGap adds the offsets of a gap between batches on disk to set, but for
+// those that chunks hold.
+func (l *Log) settleGap(set *intervalSet, gap interval) {
+	for _, c := range l.chunks {
+		if c.next <= gap.first {
+			continue
+		}
+		if c.base >= gap.end {
+			break
+		}
+		if c.base > gap.first {
+			set.add(gap.first, c.base)
+		}
+		gap.first = c.next
+	}
+	if gap.first < gap.end {
+		set.add(gap.first, gap.end)
+	}
+}
+
+// reportBad tells of the bytes that cost records. Where the journal has had
+// all that they may have held, they are what a power cut leaves of writes that
+// nobody had synced yet.
+func (s *Store) reportBad(l *Log, rec *recovery) {
+	for _, b := range rec.bad {
+		name := l.path(segmentName(b.segment.base))
+		at := b.lost.first
+		for _, c := range l.chunks {
+			if c.base <= at && at < c.next {
+				at = c.next
+			}
+		}
+		b.segment.bad = append(b.segment.bad, b.pos) // known: readers need not report it
+		if at >= b.lost.end {
+			s.o.Logger.Warn("segstore: an unfinished write in a segment: the journal has its records",
+				"file", name, "pos", b.pos, "bytes", b.size, "error", b.why)
+			continue
+		}
+		s.corruptBatches.Add(1)
+		s.o.Logger.Error("segstore: corrupt batch: its records are lost",
+			"file", name, "pos", b.pos, "bytes", b.size, "error", b.why)
+	}
+}
+
 // recoverSegment opens one segment file and returns the end of the offsets it
 // used. One with an unreadable header is set aside.
-func (s *Store) recoverSegment(l *Log, base, ceiling uint64) (end uint64, err error) {
+func (s *Store) recoverSegment(l *Log, rec *recovery, base, ceiling uint64) (end uint64, err error) {
 	name := segmentName(base)
 	h, err := s.files.acquire(fileKey{l.id, base}, l.path(name), disk.ReadWrite)
 	if err != nil {
@@ -145,8 +219,8 @@ func (s *Store) recoverSegment(l *Log, base, ceiling uint64) (end uint64, err er
 		return found, s.setAside(l.dir(), name, err)
 	}
 	if !seg.decodeTrailer(tail[:readTail.N], bytes) || seg.next > ceiling {
-		*seg = segment{base: base, next: base, size: segmentHeaderBytes, end: segmentHeaderBytes, created: true, unsynced: true}
-		if err := s.scanSegment(l, seg, h.file, bytes, ceiling); err != nil {
+		*seg = segment{base: base, next: base, size: segmentHeaderBytes, end: segmentHeaderBytes, created: true, unsynced: true, bare: true}
+		if err := s.scanSegment(l, rec, seg, h.file, bytes, ceiling); err != nil {
 			return 0, err
 		}
 	}
@@ -176,7 +250,7 @@ func (s *scanner) lastOffset(base, ceiling uint64) (uint64, error) {
 // batches behind them are passed over and reported: their offsets are lost.
 // Bad bytes at the end are what a crash leaves of a write: they are cut off, a
 // copy is kept if they are more than zeros.
-func (s *Store) scanSegment(l *Log, seg *segment, file disk.File, bytes int64, ceiling uint64) error {
+func (s *Store) scanSegment(l *Log, rec *recovery, seg *segment, file disk.File, bytes int64, ceiling uint64) error {
 	sc := scanner{store: s, file: file, limit: bytes, block: s.tune.blockBytes}
 	defer sc.release()
 	for seg.end < bytes {
@@ -186,7 +260,7 @@ func (s *Store) scanSegment(l *Log, seg *segment, file disk.File, bytes int64, c
 		}
 		if err == nil {
 			if base := batchBase(batch); base > seg.next {
-				l.settled.add(seg.next, base)
+				rec.holes.add(seg.next, base)
 			}
 			seg.note(batch, s.tune.indexBytes)
 			continue
@@ -205,10 +279,11 @@ func (s *Store) scanSegment(l *Log, seg *segment, file disk.File, bytes int64, c
 			}
 			break
 		}
-		s.corruptBatches.Add(1)
-		seg.bad = append(seg.bad, seg.end)
-		s.o.Logger.Error("segstore: corrupt batch: its records are lost",
-			"file", l.path(segmentName(seg.base)), "pos", seg.end, "bytes", at-seg.end, "error", why)
+		good, err := sc.batch(at)
+		if err != nil {
+			return fmt.Errorf("segstore: %w", err)
+		}
+		rec.bad = append(rec.bad, badBytes{seg, seg.end, at - seg.end, interval{seg.next, batchBase(good)}, why})
 		seg.end = at
 	}
 	seg.size = seg.end
@@ -219,6 +294,9 @@ func (s *Store) scanSegment(l *Log, seg *segment, file disk.File, bytes int64, c
 func (s *Store) cutTail(l *Log, seg *segment, sc *scanner, bytes int64, why error) error {
 	name := segmentName(seg.base)
 	kept, err := s.keepCopy(l, name, sc, seg.end, bytes)
+	if isNoSpace(err) { // better no copy than no broker: consumers have to make space
+		kept, err = "none: the disk is full", nil
+	}
 	if err != nil {
 		return fmt.Errorf("segstore: %w", err)
 	}
@@ -311,33 +389,32 @@ func (s *Store) findHoles(l *Log, seg *segment, set *intervalSet) error {
 
 // recoverSettled reads the settled file, if there is one. What of it is
 // unreadable is given up: some records come again.
-func (s *Store) recoverSettled(l *Log, entries []fs.DirEntry) (settledState, error) {
-	var none settledState
+func (s *Store) recoverSettled(l *Log, rec *recovery, entries []fs.DirEntry) error {
 	if !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == settledName }) {
-		return none, nil
+		return nil
 	}
 	h, err := s.files.acquire(fileKey{l.id, settledKey}, l.path(settledName), disk.ReadWrite)
 	if err != nil {
-		return none, fmt.Errorf("segstore: %w", err)
+		return fmt.Errorf("segstore: %w", err)
 	}
 	defer func() { s.files.release(h) }()
 	bytes, err := h.file.Size()
 	if err != nil {
-		return none, fmt.Errorf("segstore: %w", err)
+		return fmt.Errorf("segstore: %w", err)
 	}
 	if bytes < settledHeaderBytes {
-		return none, nil // created and not written before a crash; it is written anew
+		return nil // created and not written before a crash; it is written anew
 	}
 	buf := s.arena.Get(int(bytes))
 	defer buf.Release()
 	op := disk.Op{Kind: disk.Read, File: h.file, Buf: buf.Bytes()[:bytes]}
 	if err := disk.Run(s.disk, &op); err != nil {
-		return none, fmt.Errorf("segstore: %w", err)
+		return fmt.Errorf("segstore: %w", err)
 	}
 	data := op.Buf[:op.N]
 	if err := checkSettledHeader(data, l.id); err != nil {
 		s.files.forget(h.key)
-		return none, s.setAside(l.dir(), settledName, err)
+		return s.setAside(l.dir(), settledName, err)
 	}
 	state, good := decodeSettled(data)
 	if state.bad > 0 {
@@ -346,12 +423,10 @@ func (s *Store) recoverSettled(l *Log, entries []fs.DirEntry) (settledState, err
 	}
 	if good < bytes {
 		if err := disk.Run(s.disk, &disk.Op{Kind: disk.Truncate, File: h.file, Pos: good}); err != nil {
-			return none, fmt.Errorf("segstore: %w", err)
+			return fmt.Errorf("segstore: %w", err)
 		}
 	}
-	l.acks = &settledFile{
-		exists: true, unsynced: true, size: good, low: state.low, cursor: state.cursor,
-		limit: s.tune.settledBytes,
-	}
-	return state, nil
+	l.acks = &settledFile{exists: true}
+	rec.settled.merge(&state)
+	return nil
 }

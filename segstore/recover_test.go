@@ -169,7 +169,10 @@ func TestRecovery_SettledFileCutAndFlippedAtEveryByte(t *testing.T) {
 		s.tick()
 	}
 	want := settledOffsets(l)
-	s.crash()
+	s.close()
+	if err := d.RemoveAll("journal"); err != nil {
+		t.Fatal(err)
+	}
 	acks, seg := d.content(testDir+"/"+settledName), d.content(testSegment)
 	check := func(name string, data []byte, exact bool) {
 		d := newMemDisk()
@@ -283,14 +286,14 @@ func TestRecovery_HolesOfASealedSegmentAreFound(t *testing.T) {
 	}
 	want := l.Unsettled()
 	s.crash()
-	if err := d.Remove(l.path(settledName)); err != nil {
+	if err := d.RemoveAll("journal"); err != nil {
 		t.Fatal(err)
 	}
 	s = openTest(t, testOptions{disk: d})
 	defer s.close()
 	l = s.log(1, false)
 	if l.Unsettled() != want {
-		t.Errorf("unsettled %d without the settled file, want %d", l.Unsettled(), want)
+		t.Errorf("unsettled %d without the journal, want %d", l.Unsettled(), want)
 	}
 }
 

@@ -51,12 +51,16 @@ type segment struct {
 	holeCount  uint32
 	indexSum   uint32
 
+	unsyncedBytes int64 // of batches that no fdatasync covered
+
 	created     bool // the file exists
 	entrySynced bool // and its directory entry is durable
 	unsynced    bool // it has batches that no fdatasync covered
+	bare        bool // and some of them are not in the journal
 	full        bool // takes no more batches
 	sealed      bool // index and trailer are written
 	footerDirty bool // and not synced yet
+	dead        bool // all settled, to be removed in this round
 	removed     bool
 	bad         []int64 // positions of corrupt batches that were reported
 }

@@ -19,15 +19,11 @@ const (
 	settledCursor = 3 // the cursor is a
 )
 
-// settledFile is what the log knows of its settled file. Guarded by the log's
-// mutex.
+// settledFile is what the log knows of its settled file, which is written anew
+// at checkpoints. Guarded by the log's mutex.
 type settledFile struct {
 	exists      bool
 	entrySynced bool
-	unsynced    bool
-	size        int64  // the next record goes here
-	limit       int64  // beyond, the file is rewritten
-	low, cursor uint64 // as last written
 }
 
 func encodeSettledHeader(id uint64, createdMs int64) []byte {
@@ -104,30 +100,17 @@ func decodeSettled(data []byte) (st settledState, good int64) {
 	return st, good
 }
 
-// takeSettled appends to out what the settled file does not say yet, for
-// offsets below handled; the rest stays pending.
-func (l *Log) takeSettled(out []byte, handled uint64) []byte {
-	low := l.low.Load()
-	if low != l.acks.low {
-		out = appendSettled(out, settledLow, low, 0)
-		l.acks.low = low
+// merge adds what other says, whose cursor is older.
+func (st *settledState) merge(other *settledState) {
+	if st.cursor == 0 {
+		st.cursor = other.cursor
 	}
-	if !l.pending.empty() {
-		l.pending.advance(low)
-		l.pending.each(func(iv interval) bool {
-			if iv.first < handled {
-				out = appendSettled(out, settledRange, iv.first, min(iv.end, handled))
-			}
-			return iv.end < handled
-		})
-		l.cutPending(handled)
-	}
-	if l.cursor != l.acks.cursor {
-		out = appendSettled(out, settledCursor, l.cursor, 0)
-		l.acks.cursor = l.cursor
-	}
-	l.changed = !l.pending.empty()
-	return out
+	other.ranges.each(func(iv interval) bool {
+		st.ranges.add(iv.first, iv.end)
+		return true
+	})
+	st.low = st.ranges.advance(max(st.low, other.low))
+	st.end = max(st.end, other.end)
 }
 
 // cutPending forgets what is pending below handled.
@@ -148,9 +131,5 @@ func (l *Log) encodeSettled(createdMs int64, handled uint64) []byte {
 		return iv.end < handled
 	})
 	out = appendSettled(out, settledCursor, l.cursor, 0)
-	l.acks.low, l.acks.cursor = l.low.Load(), l.cursor
-	l.pending.advance(l.low.Load())
-	l.cutPending(handled)
-	l.changed = !l.pending.empty()
 	return out
 }

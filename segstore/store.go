@@ -43,6 +43,8 @@ type Options struct {
 	SegmentBytes  int64         // size at which a segment is closed; 64 MiB
 	TailBytesHigh int64         // unwritten bytes of all logs that raise Pressured; 24 MiB
 	TailBytesLow  int64         // and those that clear it; 12 MiB
+	JournalBytes  int64         // size at which the journal changes to its other file; 128 MiB
+	HeldBytes     int64         // memory for records that only the journal has; 8 MiB
 
 	// DurabilityOS makes "durable" mean written to the page cache.
 	DurabilityOS bool
@@ -50,6 +52,12 @@ type Options struct {
 	// OnCommit is called from the flusher's goroutine when the Durable of some
 	// log moved, a log was fenced, or pressure was relieved. Must not block.
 	OnCommit func()
+
+	// OnMeta is called by Open for each meta record that the journal holds, in
+	// the order of AppendMeta. Some may be older than the last meta checkpoint:
+	// sequence numbers tell. rec is valid during the call. Records without an
+	// OnMeta stay in the journal, which makes Open fail.
+	OnMeta func(seq uint64, rec []byte) error
 
 	tune tuning
 }
@@ -65,7 +73,15 @@ type tuning struct {
 	sealBytes     int64 // Close seals segments from this size on
 	filesMax      int   // open file handles
 	waveLogs      int   // logs flushed together
-	manual        bool  // no flusher goroutine: tests call cycle
+	bypassBytes   int64 // unsaved bytes of one log that go straight to its segment
+	groupBytes    int64 // size at which a group of the journal is closed
+	carryBytes    int64 // a checkpoint carries smaller tails over to the new file
+	carryRanges   int   // and sets of up to so many settled ranges
+	ackBytes      int64 // settled entries in one flush tick
+	stepLogs      int   // logs that a checkpoint writes out in one step
+	aheadBytes    int64 // zeros written ahead in the journal
+	spaceWait     time.Duration
+	manual        bool // no flusher goroutine: tests call cycle
 	now           func() time.Time
 	workersMax    int // goroutines that read behind the tail
 	blocksPerLog  int // cached blocks of a log
@@ -79,6 +95,8 @@ func (o *Options) setDefaults() {
 	setDefault(&o.SegmentBytes, 64<<20)
 	setDefault(&o.TailBytesHigh, 24<<20)
 	setDefault(&o.TailBytesLow, o.TailBytesHigh/2)
+	setDefault(&o.JournalBytes, 128<<20)
+	setDefault(&o.HeldBytes, 8<<20)
 	if o.OnCommit == nil {
 		o.OnCommit = func() {}
 	}
@@ -92,6 +110,14 @@ func (o *Options) setDefaults() {
 	setDefault(&t.sealBytes, 1<<20)
 	setDefault(&t.filesMax, 512)
 	setDefault(&t.waveLogs, 200)
+	setDefault(&t.bypassBytes, arena.BufBytesMax)
+	setDefault(&t.groupBytes, 4<<20)
+	setDefault(&t.carryBytes, 2<<10)
+	setDefault(&t.carryRanges, 32)
+	setDefault(&t.ackBytes, 64<<10)
+	setDefault(&t.stepLogs, 32)
+	setDefault(&t.aheadBytes, 1<<20)
+	setDefault(&t.spaceWait, 2*o.FlushInterval)
 	setDefault(&t.workersMax, 8)
 	setDefault(&t.blocksPerLog, 4)
 	setDefault(&t.indexesPerLog, 4)
@@ -113,6 +139,7 @@ const (
 	listUrgent             // to be seen at once
 	listSlow               // to be seen at the next sync tick
 	listParked             // transient, written only when memory gets short
+	listHeld               // has records that only the journal has
 	listTaken              // used while lists are taken
 )
 
@@ -124,11 +151,14 @@ type Store struct {
 	arena *arena.Pool
 	files fileCache
 
-	unwritten     atomic.Int64 // bytes appended, not written nor skipped
+	unwritten     atomic.Int64 // bytes appended, neither in the journal nor in a segment nor skipped
+	heldBytes     atomic.Int64 // of chunks that are partly in the journal alone
 	keptBytes     atomic.Int64
 	residentBytes atomic.Int64
 	blockBytes    atomic.Int64 // the part of residentBytes read behind the tail
 	pressured     atomic.Bool
+	journalBehind atomic.Bool // both files are full
+	noSpace       atomic.Bool
 
 	skippedBytes   atomic.Uint64
 	writtenBytes   atomic.Uint64
@@ -143,18 +173,22 @@ type Store struct {
 	chunkFree []*chunk
 
 	// mu is taken after any Log.mu, never before one.
-	mu     sync.Mutex
-	logs   map[uint64]*Log
-	dirty  []*Log
-	urgent []*Log
-	slow   []*Log
-	parked []*Log
-	closed bool
+	mu      sync.Mutex
+	logs    map[uint64]*Log
+	dirty   []*Log
+	urgent  []*Log
+	slow    []*Log
+	parked  []*Log
+	holders []*Log
+	closed  bool
 
 	kick    chan struct{} // capacity 1: something was listed
+	calls   chan func()   // for the flusher's goroutine, see onFlusher
 	stop    chan struct{}
 	stopped chan struct{}
 	flusher flusher
+	journal journalState
+	gate    gate
 	fetcher fetcher
 }
 
@@ -178,11 +212,13 @@ func (l *Log) list(flag uint32) {
 		list = &s.slow
 	case listParked:
 		list = &s.parked
+	case listHeld:
+		list = &s.holders
 	}
 	*list = append(*list, l)
 	first := len(*list) == 1
 	s.mu.Unlock()
-	if first && flag != listParked {
+	if first && flag&(listParked|listHeld) == 0 {
 		s.wake()
 	}
 }
@@ -223,9 +259,17 @@ func (s *Store) appended(bytes int) {
 }
 
 // Pressured reports that the disk does not keep up: more than TailBytesHigh
-// bytes are unwritten, and they have not fallen to TailBytesLow since.
+// bytes are unwritten, and they have not fallen to TailBytesLow since; or the
+// journal is full and what its older file holds is still on its way to the
+// segments; or the disk is full.
 // Publishers should wait; OnCommit tells when it is over.
-func (s *Store) Pressured() bool { return s.pressured.Load() }
+func (s *Store) Pressured() bool {
+	return s.pressured.Load() || s.journalBehind.Load() || s.noSpace.Load()
+}
+
+// NoSpace reports that the disk is full: a write waits until there is space
+// again. Nothing is lost; OnCommit tells when it changes.
+func (s *Store) NoSpace() bool { return s.noSpace.Load() }
 
 // Stats are figures of a store. Counters count from Open.
 type Stats struct {
@@ -241,6 +285,15 @@ type Stats struct {
 	Syncs          uint64
 	Cycles         uint64 // of the flusher
 	CorruptBatches uint64
+
+	HeldBytes       int64         // memory of records that only the journal has
+	JournalBytes    uint64        // written to the journal
+	JournalGroups   uint64        //
+	JournalSyncs    uint64        //
+	Checkpoints     uint64        // finished
+	BypassedBytes   uint64        // written to segments without the journal
+	ReplayedEntries uint64        // by Open
+	RecoveryTime    time.Duration // of Open
 }
 
 // Stats returns current figures.
@@ -261,5 +314,14 @@ func (s *Store) Stats() Stats {
 		Syncs:          s.syncs.Load(),
 		Cycles:         s.cycles.Load(),
 		CorruptBatches: s.corruptBatches.Load(),
+
+		HeldBytes:       s.heldBytes.Load(),
+		JournalBytes:    s.journal.bytes.Load(),
+		JournalGroups:   s.journal.groups.Load(),
+		JournalSyncs:    s.journal.syncs.Load(),
+		Checkpoints:     s.journal.checkpoints.Load(),
+		BypassedBytes:   s.journal.bypassed.Load(),
+		ReplayedEntries: s.journal.replayed,
+		RecoveryTime:    s.journal.recovery,
 	}
 }

@@ -27,11 +27,15 @@ type chunk struct {
 	data        []byte
 	base, next  uint64 // offsets [base, next)
 	used        int    // bytes of data that hold batches
-	flushed     int    // bytes below are written, being written, or skipped as settled
+	saved       int    // bytes below are in the journal or a segment, on their way there, or skipped as settled
+	savedNext   uint64 // the offset at saved
+	flushed     int    // the same for segments alone; never above saved
 	flushedNext uint64 // the offset at flushed
 	markAt      int    // the batch that starts at or after this position gets a mark
 	marks       []mark
-	kept        bool // wholly written, stays resident for the consumers
+	kept        bool // wholly in a segment, stays resident for the consumers
+	held        bool // counted in Log.heldBytes: some of it is in the journal only
+	stray       bool // the segments hold later offsets, so it cannot go there any more
 }
 
 // newChunk returns an empty chunk with room for size bytes.
@@ -107,7 +111,7 @@ func (l *Log) openTail(size int, base uint64) *chunk {
 
 // link puts an empty chunk at the end of the tail.
 func (l *Log) link(c *chunk, base uint64) {
-	c.base, c.next, c.flushedNext = base, base, base
+	c.base, c.next, c.savedNext, c.flushedNext = base, base, base, base
 	l.chunks = append(l.chunks, c)
 }
 
@@ -133,7 +137,7 @@ func (l *Log) dropChunk(i int) {
 	n := copy(l.chunks[i:], l.chunks[i+1:])
 	l.chunks[i+n] = nil
 	l.chunks = l.chunks[:i+n]
-	if left := int64(c.used - c.flushed); left > 0 {
+	if left := int64(c.used - c.saved); left > 0 {
 		l.store.skippedBytes.Add(uint64(left))
 		l.writtenOff(left)
 	}
@@ -141,7 +145,30 @@ func (l *Log) dropChunk(i int) {
 		l.keptBytes -= int64(len(c.data))
 		l.store.keptBytes.Add(-int64(len(c.data)))
 	}
+	l.unhold(c)
 	l.store.freeChunk(c)
+}
+
+// noteHeld keeps the account of chunks that the journal alone has.
+func (l *Log) noteHeld(c *chunk) {
+	if c.flushed >= c.saved {
+		l.unhold(c)
+		return
+	}
+	if !c.held {
+		c.held = true
+		l.heldBytes.Add(int64(len(c.data)))
+		l.store.heldBytes.Add(int64(len(c.data)))
+		l.list(listHeld)
+	}
+}
+
+func (l *Log) unhold(c *chunk) {
+	if c.held {
+		c.held = false
+		l.heldBytes.Add(-int64(len(c.data)))
+		l.store.heldBytes.Add(-int64(len(c.data)))
+	}
 }
 
 // writtenOff takes bytes out of the account of unwritten ones.
@@ -179,15 +206,50 @@ func (l *Log) chunkAt(offset uint64) (*chunk, uint64) {
 	return nil, l.chunks[i].base
 }
 
-// handled is the offset below which everything is written, being written, or
-// settled.
+// handled is the offset below which everything is in the journal or a segment,
+// on its way there, or settled.
 func (l *Log) handled() uint64 {
-	i := len(l.chunks)
-	for i > 0 && l.chunks[i-1].flushed < l.chunks[i-1].used {
-		i--
-	}
+	i := l.firstUnsaved()
 	if i == len(l.chunks) {
 		return l.next.Load()
 	}
-	return l.chunks[i].flushedNext
+	return l.chunks[i].savedNext
+}
+
+// firstUnsaved is the index of the first chunk with bytes that are neither in
+// the journal nor in a segment.
+func (l *Log) firstUnsaved() int {
+	i := len(l.chunks)
+	for i > 0 && l.chunks[i-1].saved < l.chunks[i-1].used {
+		i--
+	}
+	return i
+}
+
+// firstUnflushed is the same for segments alone.
+func (l *Log) firstUnflushed() int {
+	i := len(l.chunks)
+	for i > 0 && l.chunks[i-1].flushed < l.chunks[i-1].used && !l.chunks[i-1].stray {
+		i--
+	}
+	return i
+}
+
+// unsavedBelow is the number of unsaved bytes of batches that begin below
+// bound.
+func (l *Log) unsavedBelow(bound uint64) (bytes int64) {
+	for i := l.firstUnsaved(); i < len(l.chunks) && l.chunks[i].savedNext < bound; i++ {
+		c := l.chunks[i]
+		if c.next <= bound {
+			bytes += int64(c.used - c.saved)
+			continue
+		}
+		for pos, at := c.saved, c.savedNext; pos < c.used && at < bound; {
+			n := batchLength(c.data[pos:])
+			at += batchCount(c.data[pos:])
+			pos += n
+			bytes += int64(n)
+		}
+	}
+	return bytes
 }

@@ -9,8 +9,11 @@
 //	verify.go   Verify: workers, progress, the report
 //	segment.go  one segment         batch.go    one batch, whatever its size
 //	settled.go  one settled file    window.go   buffered reads at positions
-//	journal.go  the journal's files, as segstore/journal describes them
-//	records.go  Records: one log for reading
+//	journal.go      the journal's files, and which of them count
+//	journalscan.go  their groups and entries, with the rules of segstore/journal
+//	journallogs.go  what they say of logs; counting what no segment has
+//	records.go      Records: one log for reading
+//	journalrecords.go  the part of it that only the journal has
 //	report.go   findings and their levels
 //
 // # Levels of findings
@@ -39,6 +42,15 @@
 //   - settled file: header, checksums, kinds, offsets below segstore.OffsetMax,
 //     ranges not empty. What is settled may lie beyond the last batch (records
 //     settled before they were written), so the segments are no bound for it.
+//   - journal: header, checksum, entries and batches of each group; sequence
+//     numbers and generations; that its files belong together. Files are
+//     overwritten in place, so what is behind the last group of a generation is
+//     whatever was there before, or a torn group. It is damage only if a later
+//     group of the generation says that it was on stable storage; otherwise,
+//     if it can be told from older bytes at all, unfinished. Files that do not
+//     count any more may hold anything. The rules are those of segstore/journal,
+//     written down a second time because that package opens files for writing;
+//     FuzzReadJournal compares the two.
 //   - names: everything that the broker did not make, or would remove or rename.
 //
 // # Invariants
@@ -46,8 +58,10 @@
 //  1. Memory is bounded: per worker one window of windowBytes, an index, and one
 //     log's settled set, whatever the sizes of files, batches and records. A
 //     batch larger than the window is checked by streaming. Findings beyond
-//     findingsPerFileMax of a file are counted, not kept. Records alone holds one
-//     whole batch.
+//     findingsPerFileMax of a file are counted, not kept. Of logs that the journal
+//     names, the settled set and the offsets covered by segments are kept to the
+//     end. Records alone holds one whole batch, and for each batch of its log that
+//     the journal has and no sealed segment, where it is.
 //  2. No input makes it panic, loop for ever or allocate more than the file is
 //     long.
 //  3. The report does not depend on the number of workers.

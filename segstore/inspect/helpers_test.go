@@ -5,6 +5,7 @@ import (
 	"context"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/segstore/disk"
+	"github.com/basaltmq/basaltmq/segstore/disk/sim"
 )
 
 // tester is what *testing.T, *testing.F and *rapid.T share.
@@ -110,11 +112,15 @@ func small(t tester, dir string) {
 	for i := range 12 {
 		s.add(l, "key", bytes.Repeat([]byte{byte(i)}, 100), []byte("second"), bytes.Repeat([]byte{7}, 50*i))
 	}
+	other := s.log(2)
+	s.add(other, "other", []byte("alone"))
+	s.close()
+	s = openStore(t, dir, 1500) // what is settled before it is in a segment never gets there
+	l = s.log(1)
 	l.Settle(0, 2)
 	l.Settle(9, 3)
 	l.SetCursor(12)
-	other := s.log(2)
-	s.add(other, "other", []byte("alone"))
+	s.log(2)
 	s.close()
 }
 
@@ -184,5 +190,24 @@ func wantFinding(t *testing.T, r *Report, level Level, file, part string) {
 	t.Helper()
 	if len(r.Findings) != 1 || r.Findings[0].Level != level || r.Findings[0].File != file || !strings.Contains(r.Findings[0].Text, part) {
 		t.Errorf("findings %+v, want one of level %s about %s: %q", r.Findings, level, file, part)
+	}
+}
+
+// writeSim writes a file of a simulated disk.
+func writeSim(t tester, d *sim.Disk, name string, data []byte) {
+	t.Helper()
+	err := d.MkdirAll(path.Dir(name))
+	var file disk.File
+	if err == nil {
+		file, err = d.Open(name, disk.CreateNew)
+	}
+	if err == nil && len(data) > 0 {
+		err = disk.Run(d, &disk.Op{Kind: disk.Write, File: file, Buf: data})
+	}
+	if err == nil {
+		err = file.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/segstore/bodies"
 )
 
 // kind says what a file is.
@@ -18,14 +19,13 @@ type kind uint8
 const (
 	kindSegment kind = iota
 	kindSettled
-	kindJournal
 )
 
 // unit is one file to be checked.
 type unit struct {
 	kind kind
 	name string
-	log  *logState // nil for the journal
+	log  *logState
 	segmentFile
 }
 
@@ -34,6 +34,7 @@ type survey struct {
 	fsys     fs.FS
 	units    []unit
 	logs     []*logState
+	journal  []*journalFile
 	bytes    int64 // of all units
 	findings []Finding
 
@@ -47,9 +48,6 @@ const (
 	DefinitionsName = "definitions"
 	CleanStopName   = "clean-stop" // there between a stop in good order and the next start
 )
-
-// JournalDir holds the files of the shared write-ahead journal.
-const JournalDir = "journal"
 
 func (s *survey) note(level Level, file, format string, args ...any) {
 	s.findings = append(s.findings, Finding{Level: level, File: file, Pos: WholeFile, Text: fmt.Sprintf(format, args...)})
@@ -81,13 +79,15 @@ func look(fsys fs.FS) (*survey, error) {
 			err = s.lookLogs()
 		case name == JournalDir && e.IsDir():
 			known = true
-			err = s.lookJournal()
+			s.lookJournal()
 		case (name == segstore.TransientDir || name == segstore.TrashDir) && e.IsDir():
 			// Wiped at the next start, and worth nothing until then.
+		case (name == bodies.SpoolDir || name == bodies.DurableDir || name == bodies.TransientDir) && e.IsDir():
+			// The bodies of large messages, which this version does not check.
 		case name == segstore.QuarantineDir && e.IsDir():
 			err = s.lookQuarantine()
 		case strings.HasPrefix(name, DefinitionsName+"."):
-			s.note(Note, name, "a leftover of the definitions file (.new: a rewrite that a crash cut short; .torn: what was cut off)")
+			s.note(Note, name, "a leftover of the definitions file (.new: a snapshot that a crash cut short; the next one overwrites it)")
 		default:
 			s.note(Note, name, "not a name of the broker's; it leaves it alone")
 		}

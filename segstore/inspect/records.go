@@ -20,7 +20,7 @@ type Record struct {
 	Properties []byte // as the protocol encoded them
 	Body       []byte
 	Settled    bool
-	File       string // segment that holds it
+	File       string // segment, or file of the journal, that holds it
 	Pos        int64  // of its batch there
 }
 
@@ -30,33 +30,44 @@ type RecordOptions struct {
 	Settled bool   // also those that are settled
 	Visit   func(*Record) error
 	Finding func(Finding) // called for each damaged place passed over; nil: not wanted
+	Journal *Journal      // of the directory; nil: it is read first
 }
 
 // ErrStop returned by Visit ends Records without an error.
 var ErrStop = errors.New("inspect: stop")
 
 // ErrNoLog says that a log owns no files.
-var ErrNoLog = errors.New("inspect: the log has no directory: it holds no records on disk")
+var ErrNoLog = errors.New("inspect: the log has no directory and no records in the journal: it holds no records on disk")
 
-// Records visits the records of log id on disk in the order of their offsets.
-// Damaged places are passed over. The error is Visit's, the context's, ErrNoLog
-// or that of a failed read.
+// Records visits the records of log id on disk in the order of their offsets,
+// those that only the journal has in their place. Damaged places are passed
+// over. The error is Visit's, the context's, ErrNoLog or that of a failed read.
 func Records(ctx context.Context, fsys fs.FS, id uint64, o RecordOptions) error {
+	j, err := o.Journal, error(nil)
+	if j == nil {
+		if j, err = ReadJournal(ctx, fsys); err != nil {
+			return err
+		}
+	}
 	s := &survey{fsys: fsys}
-	if _, err := fs.Stat(fsys, LogDir(id)); isMissing(err) {
+	s.lookLog(id)
+	v := &visitor{o: o, w: &window{ctx: ctx, progress: new(Progress)}, journal: journalReader{j: j, w: &window{ctx: ctx, progress: new(Progress)}}}
+	defer v.journal.close()
+	if err := v.journal.collect(id); err != nil {
+		return err
+	}
+	if _, err := fs.Stat(fsys, LogDir(id)); isMissing(err) && !v.journal.log.batches {
 		return fmt.Errorf("%w (%s)", ErrNoLog, LogDir(id))
 	}
-	s.lookLog(id)
-	v := &visitor{o: o, w: &window{ctx: ctx, progress: new(Progress)}}
 	if o.Finding == nil {
 		v.o.Finding = func(Finding) {}
 	}
-	for _, f := range s.findings {
+	for _, f := range append(j.Findings(), s.findings...) {
 		if f.Level != Note {
 			v.o.Finding(f)
 		}
 	}
-	err := v.log(fsys, s)
+	err = v.log(fsys, s)
 	if errors.Is(err, ErrStop) {
 		return nil
 	}
@@ -69,6 +80,7 @@ type visitor struct {
 	w       *window
 	settled *settledSet
 	large   []byte // a batch beyond the window
+	journal journalReader
 }
 
 func (v *visitor) log(fsys fs.FS, s *survey) error {
@@ -86,6 +98,11 @@ func (v *visitor) log(fsys fs.FS, s *survey) error {
 		}
 		v.report(rep)
 	}
+	v.settled.merge(v.journal.log.settled)
+	v.settled.normalise()
+	if err := v.journal.choose(v, fsys, s.units); err != nil {
+		return err
+	}
 	for i := range s.units {
 		u := &s.units[i]
 		if u.kind != kindSegment || u.ceiling <= v.o.From {
@@ -101,7 +118,7 @@ func (v *visitor) log(fsys fs.FS, s *survey) error {
 			return err
 		}
 	}
-	return nil
+	return v.journaled(segstore.OffsetMax)
 }
 
 func (v *visitor) report(rep *fileReport) {
@@ -144,8 +161,12 @@ func (v *visitor) segment(u *unit, rep *fileReport) error {
 			continue
 		}
 		c.next = info.End
+		if err := v.journaled(info.Base); err != nil {
+			return err
+		}
+		v.journal.drop(info.End)
 		if v.wanted(info) {
-			if err := v.batch(c, pos, info); err != nil {
+			if err := v.batch(v.w, c.rep.file, pos, info); err != nil {
 				return err
 			}
 		}
@@ -163,9 +184,9 @@ func (v *visitor) wanted(info segstore.BatchInfo) bool {
 	return v.o.Settled || v.settled.count(first, info.End) < info.End-first
 }
 
-// batch visits the records of the verified batch at pos.
-func (v *visitor) batch(c *segmentCheck, pos int64, info segstore.BatchInfo) error {
-	data, err := v.bytes(pos, info.Bytes)
+// batch visits the records of the verified batch at pos of the window's file.
+func (v *visitor) batch(w *window, file string, pos int64, info segstore.BatchInfo) error {
+	data, err := w.bytes(pos, info.Bytes, &v.large)
 	if err != nil {
 		return err
 	}
@@ -176,25 +197,26 @@ func (v *visitor) batch(c *segmentCheck, pos int64, info segstore.BatchInfo) err
 		}
 		err = v.o.Visit(&Record{
 			Offset: rec.Offset, Timestamp: rec.Timestamp, Exchange: t.Exchange, RoutingKey: t.RoutingKey,
-			Properties: t.Properties, Body: rec.Body, Settled: settled, File: c.rep.file, Pos: pos,
+			Properties: t.Properties, Body: rec.Body, Settled: settled, File: file, Pos: pos,
 		})
 		return err == nil
 	})
 	return err
 }
 
-// bytes returns size bytes at pos.
-func (v *visitor) bytes(pos, size int64) ([]byte, error) {
+// bytes returns size bytes at pos; large is a buffer for what is beyond the
+// window.
+func (w *window) bytes(pos, size int64, large *[]byte) ([]byte, error) {
 	if size <= windowBytes {
-		data, err := v.w.at(pos, int(size))
+		data, err := w.at(pos, int(size))
 		return data[:min(int64(len(data)), size)], err
 	}
-	if int64(cap(v.large)) < size {
-		v.large = make([]byte, size)
+	if int64(cap(*large)) < size {
+		*large = make([]byte, size)
 	}
-	data := v.large[:size]
+	data := (*large)[:size]
 	for got := int64(0); got < size; {
-		part, err := v.w.at(pos+got, 1)
+		part, err := w.at(pos+got, 1)
 		if err != nil {
 			return nil, err
 		}

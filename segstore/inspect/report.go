@@ -42,10 +42,20 @@ type Report struct {
 	Records     uint64    `json:"records"`
 	Unsettled   uint64    `json:"unsettled"` // records not settled, of good batches
 	Bytes       int64     `json:"bytes"`     // of all files that were checked
-	Journal     int       `json:"journal_files"`
+	Journal     Journaled `json:"journal"`
 	Findings    []Finding `json:"findings"`               // sorted by file and position
 	NotReported int       `json:"not_reported,omitempty"` // findings beyond findingsPerFileMax
-	LogIDs      []uint64  `json:"-"`                      // logs that own a directory, ascending
+	LogIDs      []uint64  `json:"-"`                      // logs that own a directory, or unsettled records in the journal; ascending
+}
+
+// Journaled is what the journal holds that counts at the next start. Records and
+// batches that are there and in no segment are among the totals of Report too.
+type Journaled struct {
+	Files   int    `json:"files"` // also those that do not count
+	Groups  int    `json:"groups"`
+	Entries uint64 `json:"entries"`
+	Meta    uint64 `json:"meta_records"`
+	Records uint64 `json:"records"` // in no segment
 }
 
 // Count is the number of findings of a level; damage that was not kept counts

@@ -13,6 +13,8 @@ type segmentFile struct {
 	base    uint64
 	ceiling uint64 // base of the next segment, OffsetMax for the last
 	size    int64
+	// cover is told which offsets the file answers for; nil: not wanted.
+	cover func(first, end uint64)
 }
 
 // segmentCheck is the state of checking one segment.
@@ -60,7 +62,24 @@ func verifySegment(w *window, f segmentFile, settled *settledSet, rep *fileRepor
 	}
 	c.compareFooter()
 	rep.sealed = c.sealed
+	if c.cover != nil && c.sealed && c.indexed && c.trailer.HolesListed {
+		// The broker takes the index's word, also for a batch that is damaged.
+		eachCovered(c.base, min(c.trailer.Next, c.ceiling), c.holes, c.cover)
+	}
 	return nil
+}
+
+// eachCovered calls cover for what is between the holes of [base, end).
+func eachCovered(base, end uint64, holes []segstore.Hole, cover func(first, end uint64)) {
+	for _, hole := range holes {
+		if hole.First > base {
+			cover(base, min(hole.First, end))
+		}
+		base = max(base, hole.End)
+	}
+	if base < end {
+		cover(base, end)
+	}
 }
 
 func headerText(err error) string { return strings.TrimPrefix(err.Error(), "segstore: ") }
@@ -124,6 +143,13 @@ func (c *segmentCheck) batches() error {
 		entry = c.compareEntry(entry, pos, info)
 		if info.Base > c.next && len(c.gaps) <= len(c.holes) {
 			c.gaps = append(c.gaps, segstore.Hole{First: c.next, End: info.Base})
+		}
+		if c.cover != nil {
+			from := info.Base
+			if c.next < from && c.settled.count(c.next, from) == from-c.next {
+				from = c.next // a hole that nobody misses
+			}
+			c.cover(from, info.End)
 		}
 		c.next = info.End
 		c.rep.batches++

@@ -44,6 +44,30 @@ func (s *settledSet) normalise() {
 	s.ranges = out
 }
 
+// insert adds a range to a normalised set, which stays so.
+func (s *settledSet) insert(first, end uint64) {
+	if first >= end {
+		return
+	}
+	i := s.find(first)
+	if i > 0 && s.ranges[i-1].end == first {
+		i--
+	}
+	k := i
+	for ; k < len(s.ranges) && s.ranges[k].first <= end; k++ {
+		first, end = min(first, s.ranges[k].first), max(end, s.ranges[k].end)
+	}
+	s.ranges = slices.Replace(s.ranges, i, k, offsetRange{first, end})
+}
+
+// merge adds another set; normalise comes after it.
+func (s *settledSet) merge(other *settledSet) {
+	for _, r := range other.ranges {
+		s.add(r.first, r.end)
+	}
+	s.cursor = max(s.cursor, other.cursor)
+}
+
 // find returns the index of the first range that ends after offset.
 func (s *settledSet) find(offset uint64) int {
 	i, _ := slices.BinarySearchFunc(s.ranges, offset, func(r offsetRange, offset uint64) int {

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -18,6 +17,9 @@ import (
 type Options struct {
 	Workers  int       // files read at the same time; 0: one per core
 	Progress *Progress // nil: not wanted
+	// Meta is called for each meta record that the journal holds and a start
+	// would replay, in order; nil: not wanted. An error ends Verify.
+	Meta func(MetaRecord) error
 }
 
 // Progress tells how far Verify is. Any goroutine may read it.
@@ -36,6 +38,7 @@ type logState struct {
 	id           uint64
 	hasSettled   bool
 	settledBytes int64
+	journal      *journalLog  // nil: the journal does not name it
 	left         atomic.Int64 // units not finished: then settled is dropped
 
 	once    sync.Once
@@ -47,6 +50,7 @@ type logState struct {
 type run struct {
 	fsys     fs.FS
 	progress *Progress
+	journal  map[uint64]*journalLog
 
 	mu     sync.Mutex
 	report *Report
@@ -59,7 +63,9 @@ type run struct {
 //
 // The unit of work is a segment: the first one of a log that a worker takes
 // loads the log's settled set for all of them, the last one drops it, so that
-// with logs in order only a few sets are in memory.
+// with logs in order only a few sets are in memory. The journal is read before,
+// for what it says of settled offsets, and after that again, for the records
+// that no segment has.
 func Verify(ctx context.Context, fsys fs.FS, o Options) (*Report, error) {
 	s, err := look(fsys)
 	if err != nil {
@@ -74,8 +80,13 @@ func Verify(ctx context.Context, fsys fs.FS, o Options) (*Report, error) {
 	r := &run{fsys: fsys, progress: o.Progress, report: &Report{
 		CleanStop: s.cleanStop, Logs: len(s.logs), LogIDs: s.logIDs(), Bytes: s.bytes, Findings: s.findings,
 	}}
-	o.Progress.filesTotal.Store(int64(len(s.units)))
+	o.Progress.filesTotal.Store(int64(len(s.units) + len(s.journal)))
 	o.Progress.total.Store(s.bytes)
+	j := &Journal{fsys: fsys, files: s.journal}
+	w := &window{ctx: ctx, progress: o.Progress}
+	if err := r.beginJournal(w, j, s, o.Meta); err != nil {
+		return nil, err
+	}
 	var next atomic.Int64
 	var workers sync.WaitGroup
 	for range min(o.Workers, max(1, len(s.units))) {
@@ -92,6 +103,9 @@ func Verify(ctx context.Context, fsys fs.FS, o Options) (*Report, error) {
 	workers.Wait()
 	if r.err != nil {
 		return nil, r.err
+	}
+	if err := r.endJournal(w, j); err != nil {
+		return nil, err
 	}
 	r.report.sort()
 	return r.report, nil
@@ -113,9 +127,6 @@ func (r *run) failed() error {
 
 // unit checks one file.
 func (r *run) unit(w *window, u *unit) error {
-	if u.log == nil {
-		return r.file(w, u.name, u.size, func(rep *fileReport) error { return verifyJournal(w, u.size, rep) })
-	}
 	defer func() {
 		if u.log.left.Add(-1) == 0 {
 			u.log.settled = nil
@@ -125,14 +136,24 @@ func (r *run) unit(w *window, u *unit) error {
 	if u.log.err != nil || u.kind == kindSettled {
 		return u.log.err
 	}
+	if l := u.log.journal; l != nil && l.batches {
+		u.cover = l.addCover
+	}
 	return r.file(w, u.name, u.size, func(rep *fileReport) error {
 		return verifySegment(w, u.segmentFile, u.log.settled, rep)
 	})
 }
 
-// settled loads the settled set of a log.
+// settled loads the settled set of a log: its file's, and the journal's.
 func (r *run) settled(w *window, log *logState) error {
 	log.settled = new(settledSet)
+	defer func() {
+		if l := log.journal; l != nil {
+			log.settled.merge(l.settled)
+			log.settled.normalise()
+			l.settled = log.settled
+		}
+	}()
 	if !log.hasSettled {
 		return nil
 	}
@@ -157,15 +178,7 @@ func (r *run) file(w *window, name string, size int64, check func(rep *fileRepor
 		return ctxErr
 	}
 	if err != nil {
-		pos := int64(WholeFile)
-		var failed readError
-		if errors.As(err, &failed) {
-			pos, err = failed.pos, failed.err
-		}
-		rep.findings = append(rep.findings, Finding{
-			Level: readLevel(err), File: name, Pos: pos,
-			Text: fmt.Sprintf("the file cannot be read from here on: %v", plainError(err)),
-		})
+		rep.unreadable(err)
 	}
 	w.count(size)
 	r.mu.Lock()

@@ -1,0 +1,378 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/basaltmq/basaltmq/segstore/arena"
+	"github.com/basaltmq/basaltmq/segstore/disk"
+)
+
+// Dir is the journal's directory; its files are "0" and "1", and kept ones.
+const Dir = "journal"
+
+const (
+	keptSuffix       = ".kept"
+	quarantineSuffix = ".quarantine"
+)
+
+// Options of Open. Disk and Arena are required.
+type Options struct {
+	Disk   disk.Disk
+	Arena  *arena.Pool
+	Logger *slog.Logger // required
+	// LimitBytes is the size at which a file counts as full.
+	LimitBytes int64
+	// AheadBytes is how far zeros are written ahead of a file's end.
+	AheadBytes int64
+}
+
+// file is one of the two files.
+type file struct {
+	name string
+	open disk.File // nil until needed
+	made int64     // bytes that exist
+	scan fileScan
+}
+
+// Journal is the pair of files. One goroutine at a time.
+type Journal struct {
+	o        Options
+	identity uint64
+	files    [2]file
+	kept     []keptFile
+
+	current    int
+	generation uint64
+	sequence   uint64 // of the next group
+	pos        int64  // where it goes
+	synced     int64  // all of the current file below is on stable storage
+	replayOld  bool   // the other file counts
+
+	group struct {
+		buf     *arena.Buf
+		data    []byte
+		entries int
+		writes  []Write
+		zeros   *arena.Buf
+		made    int64
+	}
+}
+
+// Open reads what is there. Nothing is written to a file before Begin. The
+// error is ErrVersion when a newer program wrote the journal.
+func Open(o Options) (*Journal, error) {
+	j := &Journal{o: o}
+	if err := o.Disk.MkdirAll(Dir); err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	if err := o.Disk.SyncDir("."); err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	entries, err := o.Disk.ReadDir(Dir)
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	for i := range j.files {
+		j.files[i].name = path.Join(Dir, strconv.Itoa(i))
+	}
+	// The newer file first would be natural, but which that is must be read.
+	for _, e := range entries {
+		switch i := slices.IndexFunc(j.files[:], func(f file) bool { return path.Base(f.name) == e.Name() }); {
+		case i >= 0:
+			err = j.scanFile(i)
+		case strings.HasSuffix(e.Name(), keptSuffix):
+			err = j.scanKept(e.Name())
+		case !strings.Contains(e.Name(), quarantineSuffix):
+			o.Logger.Warn("journal: a file that is none of the journal's is left alone", "file", path.Join(Dir, e.Name()))
+		}
+		if err != nil {
+			j.Close()
+			return nil, err
+		}
+	}
+	slices.SortFunc(j.kept, func(a, b keptFile) int { return int(a.scan.generation) - int(b.scan.generation) })
+	if err := j.choose(); err != nil {
+		j.Close()
+		return nil, err
+	}
+	return j, nil
+}
+
+// choose decides which file is the current one, and whether the other counts.
+func (j *Journal) choose() error {
+	a, b := &j.files[0].scan, &j.files[1].scan
+	if b.generation > a.generation {
+		j.current = 1
+	}
+	now, other := &j.files[j.current].scan, &j.files[1-j.current].scan
+	switch {
+	case now.generation == 0:
+		j.generation = 1
+	case now.generation == other.generation || other.identity != 0 && other.identity != now.identity:
+		return fmt.Errorf("journal: %s and %s do not belong together: restore the data directory from a backup, or move one of them away", j.files[0].name, j.files[1].name)
+	default:
+		j.generation, j.identity = now.generation, now.identity
+		j.pos = now.end
+		j.sequence = (max(now.sequence, other.sequence)>>sessionShift + 1) << sessionShift
+		j.replayOld = other.generation > now.done
+	}
+	for j.identity == 0 {
+		j.identity = rand.Uint64()
+	}
+	if j.sequence == 0 {
+		j.sequence = 1 << sessionShift
+	}
+	for i := range j.files {
+		if i == j.current || j.replayOld {
+			if err := j.reportDamage(&j.files[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// openFile opens a file, creating it durably when it is new.
+func (j *Journal) openFile(f *file) error {
+	if f.open != nil {
+		return nil
+	}
+	opened, err := j.o.Disk.Open(f.name, disk.Create)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	size, err := opened.Size()
+	if err == nil {
+		err = j.o.Disk.SyncDir(Dir)
+	}
+	if err != nil {
+		_ = opened.Close()
+		return fmt.Errorf("journal: %w", err)
+	}
+	f.open, f.made = opened, size
+	return nil
+}
+
+func (j *Journal) newReader(f disk.File, size int64) *reader {
+	return &reader{disk: j.o.Disk, pool: j.o.Arena, file: f, limit: size}
+}
+
+func (j *Journal) scanFile(i int) error {
+	f := &j.files[i]
+	if err := j.openFile(f); err != nil {
+		return err
+	}
+	r := j.newReader(f.open, f.made)
+	defer r.release()
+	identity := j.files[1-i].scan.identity
+	var err error
+	if f.scan, err = r.scan(identity); err != nil {
+		return fmt.Errorf("journal: %s: %w", f.name, err)
+	}
+	return nil
+}
+
+// reportDamage copies damaged bytes aside: they are overwritten some day.
+func (j *Journal) reportDamage(f *file) error {
+	for _, d := range f.scan.damaged {
+		kept, err := j.copyAside(f, d)
+		if err != nil {
+			return fmt.Errorf("journal: %w", err)
+		}
+		j.o.Logger.Error("journal: damaged bytes in the journal: records and acks confirmed there may be lost; check the disk",
+			"file", f.name, "pos", d.from, "bytes", d.to-d.from, "copy", kept)
+	}
+	return nil
+}
+
+func (j *Journal) copyAside(f *file, d span) (name string, err error) {
+	name = fmt.Sprintf("%s.%d-%d%s", f.name, f.scan.generation, d.from, quarantineSuffix)
+	out, err := j.o.Disk.Open(name, disk.Create)
+	if err != nil {
+		return "", err
+	}
+	r := j.newReader(f.open, d.to)
+	defer r.release()
+	for pos := d.from; pos < d.to && err == nil; {
+		var w []byte
+		if w, err = r.window(pos, 1); err != nil || len(w) == 0 {
+			break
+		}
+		err = disk.Run(j.o.Disk, &disk.Op{Kind: disk.Write, File: out, Pos: pos - d.from, Buf: w})
+		pos += int64(len(w))
+	}
+	if err == nil {
+		err = disk.Run(j.o.Disk, &disk.Op{Kind: disk.Sync, File: out})
+	}
+	err = errors.Join(err, out.Close())
+	if err == nil {
+		err = j.o.Disk.SyncDir(Dir)
+	}
+	return name, err
+}
+
+// Refresh writes the groups of the current file that may never have been synced
+// once more, as they are. If the sync of the previous life failed, the kernel
+// shows them but takes them for written, and would not write them at the next
+// sync.
+func (j *Journal) Refresh() error {
+	f := &j.files[j.current]
+	if f.open == nil {
+		return nil
+	}
+	r := j.newReader(f.open, f.scan.end)
+	defer r.release()
+	for pos := min(f.scan.synced, f.scan.end); pos < f.scan.end; {
+		w, err := r.window(pos, 1)
+		if err != nil || len(w) == 0 {
+			return err
+		}
+		if err := disk.Run(j.o.Disk, &disk.Op{Kind: disk.Write, File: f.open, Pos: pos, Buf: w}); err != nil {
+			return err
+		}
+		pos += int64(len(w))
+	}
+	return nil
+}
+
+// Close closes the files; what was not synced stays so.
+func (j *Journal) Close() {
+	j.endGroup()
+	for i := range j.files {
+		if f := &j.files[i]; f.open != nil {
+			_ = f.open.Close()
+			f.open = nil
+		}
+	}
+}
+
+// Generation is that of the current file.
+func (j *Journal) Generation() uint64 { return j.generation }
+
+// Current is the number of the current file, 0 or 1.
+func (j *Journal) Current() int { return j.current }
+
+// Name is the path of file i.
+func (j *Journal) Name(i int) string { return j.files[i].name }
+
+// Pos is where the next group goes in the current file.
+func (j *Journal) Pos() int64 { return j.pos }
+
+// Damaged is the number of damaged places found by Open.
+func (j *Journal) Damaged() int {
+	return len(j.files[0].scan.damaged) + len(j.files[1].scan.damaged)
+}
+
+// OldCounts tells after Open that the other file has entries that count, so
+// it must not be overwritten before a Done entry for OldGeneration is synced.
+func (j *Journal) OldCounts() bool { return j.replayOld }
+
+// OldGeneration is the generation of the other file, as Open found it.
+func (j *Journal) OldGeneration() uint64 { return j.files[1-j.current].scan.generation }
+
+// Full says that the current file has reached its size. More groups may be
+// written to it nevertheless.
+func (j *Journal) Full() bool { return j.pos >= j.o.LimitBytes }
+
+// Switch begins a new generation in the other file, which the caller knows
+// nobody needs any more: a Done entry for it is synced.
+func (j *Journal) Switch() {
+	j.current = 1 - j.current
+	j.generation++
+	j.pos, j.synced = 0, 0
+}
+
+// keptFile is a file of an older generation that still counts for one log.
+type keptFile struct {
+	name string
+	id   uint64
+	scan fileScan
+}
+
+// Keep takes file i, which is not the current one, out of use without losing
+// its entries of the logs ids: it is renamed for each of them, and a new file
+// is begun in its place. generation is that of the file.
+func (j *Journal) Keep(i int, generation uint64, ids []uint64) error {
+	f := &j.files[i]
+	for _, id := range ids {
+		name := path.Join(Dir, fmt.Sprintf("%020d-%016x%s", generation, id, keptSuffix))
+		if err := j.o.Disk.Link(f.name, name); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("journal: %w", err)
+		}
+		j.kept = append(j.kept, keptFile{name: name, id: id})
+	}
+	if err := j.o.Disk.SyncDir(Dir); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if f.open != nil {
+		_ = f.open.Close()
+	}
+	*f = file{name: f.name}
+	if err := j.o.Disk.Remove(f.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("journal: %w", err)
+	}
+	return nil
+}
+
+func (j *Journal) scanKept(name string) error {
+	var generation, id uint64
+	if _, err := fmt.Sscanf(name, "%020d-%016x"+keptSuffix, &generation, &id); err != nil || name != fmt.Sprintf("%020d-%016x%s", generation, id, keptSuffix) {
+		j.o.Logger.Warn("journal: a file that is none of the journal's is left alone", "file", path.Join(Dir, name))
+		return nil
+	}
+	k := keptFile{name: path.Join(Dir, name), id: id}
+	f, err := j.o.Disk.Open(k.name, disk.ReadOnly)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	r := j.newReader(f, size)
+	defer r.release()
+	if k.scan, err = r.scan(0); err != nil {
+		return fmt.Errorf("journal: %s: %w", k.name, err)
+	}
+	j.kept = append(j.kept, k)
+	return nil
+}
+
+// KeptLogs lists the logs that older files are kept for.
+func (j *Journal) KeptLogs() (ids []uint64) {
+	for _, k := range j.kept {
+		ids = append(ids, k.id)
+	}
+	return ids
+}
+
+// DropKept removes the files kept for log id: everything in them is durable
+// elsewhere, or the log is gone.
+func (j *Journal) DropKept(id uint64) error {
+	var err error
+	dropped := false
+	j.kept = slices.DeleteFunc(j.kept, func(k keptFile) bool {
+		if k.id != id {
+			return false
+		}
+		dropped = true
+		err = errors.Join(err, j.o.Disk.Remove(k.name))
+		return true
+	})
+	if dropped && err == nil {
+		err = j.o.Disk.SyncDir(Dir) // what it says of the cursor must not come back
+	}
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,378 @@
+package segstore
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+
+	"github.com/basaltmq/basaltmq/segstore/disk"
+	"github.com/basaltmq/basaltmq/segstore/journal"
+)
+
+// Replay puts back what the journal has and the segments lack, when the store is
+// opened. Entries name offsets and nothing else, so it may be done twice, and
+// half, and again after a crash in the middle.
+//
+//  1. First pass: what was settled, which logs were deleted, meta records.
+//     Settled offsets only add up. Entries of a log before its deletion are
+//     another log's, even if the number was given again.
+//  2. The directory of each log named is read, as OpenLog does for others.
+//  3. Second pass: batches. One that is wholly settled, or in a segment, is
+//     skipped. Holes in an unsealed segment may be what a power cut left of it,
+//     and those of a sealed one may have been that once. What is missing becomes a chunk again, as if it had just been
+//     journaled. Where the segments already hold later offsets the chunk is a
+//     stray: it can't be appended there, so checkpoints carry it from one file
+//     of the journal to the other until it is settled.
+//     Beyond the memory bound chunks are written to segments on the way.
+//  4. What the journal has and an unsealed segment too is written to the
+//     segment once more, the same bytes. The sync of the previous life may have
+//     failed: then the kernel shows the bytes, but takes them for written, and
+//     syncs that succeed now would mean nothing.
+//  5. Gaps that are left are settled offsets. Next is above everything named.
+//
+// Strays stay in memory. They are as many as were unsynced in segments when the
+// power failed: a second's worth, as segments with more than 256 KiB unsynced
+// are synced at the sync interval.
+type replay struct {
+	store *Store
+	logs  map[uint64]*replayed
+}
+
+// replayed is what the journal has of one log.
+type replayed struct {
+	recovery
+	log     *Log
+	deleted uint64 // ordinal of its last deletion
+	sources [3]bool
+	looked  []*segment // sealed ones whose holes are in recovery.holes
+	suspect uint64     // from this offset on unsealed segments are written again, 0 for none, else plus 1
+}
+
+// replayJournal opens the journal and does all of the above.
+func (s *Store) replayJournal() error {
+	js := &s.journal
+	started := s.tune.now()
+	w, err := journal.Open(journal.Options{
+		Disk: s.disk, Arena: s.arena, Logger: s.o.Logger, LimitBytes: s.o.JournalBytes, AheadBytes: s.tune.aheadBytes,
+	})
+	if err != nil {
+		return fmt.Errorf("segstore: %w", err)
+	}
+	js.w = w
+	js.metaDone = make(chan bool, 1)
+	rp := &replay{store: s, logs: map[uint64]*replayed{}}
+	if err := w.Replay(rp.first); err != nil {
+		return fmt.Errorf("segstore: %w", err)
+	}
+	maps.DeleteFunc(rp.logs, func(_ uint64, r *replayed) bool { return r.sources == [3]bool{} })
+	for _, id := range slices.Sorted(maps.Keys(rp.logs)) {
+		if err := rp.open(id, rp.logs[id]); err != nil {
+			return err
+		}
+	}
+	if err := w.Replay(rp.second); err != nil {
+		return fmt.Errorf("segstore: %w", err)
+	}
+	for _, id := range slices.Sorted(maps.Keys(rp.logs)) {
+		r := rp.logs[id]
+		if err := rp.refresh(r); err != nil {
+			return err
+		}
+		r.log.mu.Lock()
+		err := s.assemble(r.log, &r.recovery)
+		r.log.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	if w.OldCounts() {
+		s.startCheckpoint(1-w.Current(), w.OldGeneration())
+	}
+	if err := w.Refresh(); err != nil {
+		return fmt.Errorf("segstore: %w", err)
+	}
+	if w.Unsynced() { // it is in the page cache at least; the next life may have less luck
+		if err := disk.Run(s.disk, &disk.Op{Kind: disk.Sync, File: w.File()}); err != nil {
+			return fmt.Errorf("segstore: %w", err)
+		}
+		w.Synced()
+	}
+	js.recovery = s.tune.now().Sub(started)
+	return nil
+}
+
+// first is the first pass.
+func (rp *replay) first(e *journal.Entry, from journal.Source, ordinal uint64) error {
+	js := &rp.store.journal
+	js.replayed++
+	switch e.Kind {
+	case journal.Meta:
+		js.meta[rp.file(from)] = true
+		if rp.store.o.OnMeta == nil {
+			return errors.New("it has meta records, and nobody wants them: Options.OnMeta is missing")
+		}
+		return rp.store.o.OnMeta(e.ID, e.Data)
+	case journal.Done:
+		return nil
+	}
+	r := rp.logs[e.ID]
+	if r == nil {
+		r = new(replayed)
+		rp.logs[e.ID] = r
+	}
+	if e.First > offsetMax || e.End > offsetMax {
+		return fmt.Errorf("%w: offset overflows", journal.ErrGroup)
+	}
+	st := &r.settled
+	switch e.Kind {
+	case journal.Deleted:
+		*r = replayed{deleted: ordinal}
+		return nil
+	case journal.Low:
+		st.low = st.ranges.advance(max(st.low, e.First))
+	case journal.Range:
+		st.ranges.add(e.First, e.End)
+	case journal.Cursor:
+		st.cursor = e.First
+	}
+	st.end = max(st.end, e.First, e.End)
+	r.sources[from], r.stale = true, true
+	return nil
+}
+
+// file is the number of the file that holds entries from there. What was kept
+// for a fenced log counts as the older of the two.
+func (rp *replay) file(from journal.Source) int {
+	w := rp.store.journal.w
+	if from == journal.FromCurrent || !w.OldCounts() {
+		return w.Current()
+	}
+	return 1 - w.Current()
+}
+
+// open makes the log and reads its directory.
+func (rp *replay) open(id uint64, r *replayed) error {
+	s := rp.store
+	l := &Log{store: s, id: id}
+	l.journaled.unclaimed = true
+	r.log = l
+	s.mu.Lock()
+	s.logs[id] = l
+	s.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := s.scanLog(l, &r.recovery); err != nil {
+		return err
+	}
+	r.settled.low = r.settled.ranges.advance(r.settled.low)
+	l.low.Store(r.settled.low)
+	l.settled = r.settled.ranges
+	for from, has := range r.sources {
+		if i := rp.file(journal.Source(from)); has && l.journaled.files&(1<<i) == 0 {
+			l.journaled.files |= 1 << i
+			s.journal.logs[i] = append(s.journal.logs[i], l)
+		}
+	}
+	return nil
+}
+
+// second is the second pass.
+func (rp *replay) second(e *journal.Entry, _ journal.Source, ordinal uint64) error {
+	if e.Kind != journal.Batch {
+		return nil
+	}
+	r := rp.logs[e.ID]
+	if r == nil || ordinal < r.deleted {
+		return nil
+	}
+	l := r.log
+	l.mu.Lock()
+	for data := e.Data; len(data) > 0; {
+		n, err := checkBatch(data)
+		if err != nil {
+			l.mu.Unlock()
+			return fmt.Errorf("%w: log %d: %w", journal.ErrGroup, e.ID, err)
+		}
+		if err := r.restore(data[:n]); err != nil {
+			l.mu.Unlock()
+			return err
+		}
+		data = data[n:]
+	}
+	l.mu.Unlock()
+	if rp.store.overHeld() {
+		rp.spill()
+	}
+	return nil
+}
+
+// restore makes the batch part of the log's chunks, if it is not on disk.
+func (r *replayed) restore(batch []byte) error {
+	l := r.log
+	base, end := batchBase(batch), batchEnd(batch)
+	r.next = max(r.next, end)
+	if l.isSettled(base, end) {
+		return nil
+	}
+	if missing, err := r.missing(base, end); !missing || err != nil {
+		if r.suspect == 0 || base < r.suspect-1 {
+			r.suspect = base + 1
+		}
+		return err
+	}
+	i := sort.Search(len(l.chunks), func(i int) bool { return l.chunks[i].next > base })
+	if i < len(l.chunks) && l.chunks[i].base < end {
+		return nil // it was carried, and comes a second time
+	}
+	stray := len(l.segments) > 0 && base < l.segments[len(l.segments)-1].next
+	var c *chunk
+	if i > 0 {
+		if before := l.chunks[i-1]; before.next == base && before.stray == stray && before.flushed < before.used && before.used+len(batch) <= len(before.data) {
+			c = before
+		} else if before.next == base {
+			l.class = min(l.class+1, uint8(len(chunkClassBytes)-1))
+		}
+	}
+	if c == nil {
+		c = l.store.newChunk(max(len(batch), chunkClassBytes[l.class]))
+		c.base, c.next, c.savedNext, c.flushedNext = base, base, base, base
+		c.stray = stray
+		l.chunks = slices.Insert(l.chunks, i, c)
+	}
+	copy(c.data[c.used:], batch)
+	c.note(len(batch), end-base)
+	c.saved, c.savedNext = c.used, c.next
+	l.noteHeld(c)
+	l.next.Store(max(l.next.Load(), end))
+	return nil
+}
+
+// refresh writes the bytes of unsealed segments that the journal has too once
+// more.
+func (rp *replay) refresh(r *replayed) error {
+	s, l := rp.store, r.log
+	if r.suspect == 0 {
+		return nil
+	}
+	for _, seg := range l.segments {
+		if seg.sealed || !seg.created || seg.next < r.suspect {
+			continue
+		}
+		h, err := s.files.acquire(fileKey{l.id, seg.base}, l.path(segmentName(seg.base)), disk.ReadWrite)
+		if err != nil {
+			return fmt.Errorf("segstore: %w", err)
+		}
+		err = s.rewrite(h.file, seg, lookup(seg.index, r.suspect-1))
+		s.files.release(h)
+		if err != nil {
+			return fmt.Errorf("segstore: %w", err)
+		}
+		seg.unsynced, seg.bare = true, true
+	}
+	return nil
+}
+
+// rewrite writes the header and the good batches of a segment from position
+// pos on as they are. It needs no space on the disk.
+func (s *Store) rewrite(file disk.File, seg *segment, pos int64) error {
+	sc := scanner{store: s, file: file, limit: seg.size, block: s.tune.blockBytes}
+	defer sc.release()
+	w, err := sc.window(0, segmentHeaderBytes)
+	if err == nil {
+		err = s.writeBack(file, 0, w[:min(len(w), segmentHeaderBytes)])
+	}
+	for err == nil && pos < sc.limit {
+		w, err = sc.batch(pos)
+		switch {
+		case isBatchError(err):
+			at, found, err := sc.resync(pos, seg.base, seg.next)
+			if !found || err != nil {
+				return err
+			}
+			pos = at
+		case err == nil:
+			n := len(w)
+			for w = sc.buf.Bytes()[pos-sc.start : sc.n]; n < len(w); {
+				more, err := checkBatch(w[n:])
+				if err != nil {
+					break
+				}
+				n += more
+			}
+			err = s.writeBack(file, pos, w[:n])
+			pos += int64(n)
+		}
+		if isBatchError(err) {
+			err = nil
+		}
+	}
+	return err
+}
+
+func (s *Store) writeBack(file disk.File, pos int64, data []byte) error {
+	s.writes.Add(1)
+	s.writtenBytes.Add(uint64(len(data)))
+	return disk.Run(s.disk, &disk.Op{Kind: disk.Write, File: file, Pos: pos, Buf: data})
+}
+
+// missing reports whether no segment has the offsets [base, end).
+func (r *replayed) missing(base, end uint64) (bool, error) {
+	l := r.log
+	for i := len(l.segments) - 1; i >= 0; i-- {
+		switch seg := l.segments[i]; {
+		case base >= seg.next:
+			return true, nil
+		case base >= seg.base:
+			if seg.sealed && seg.records < seg.next-seg.base && !slices.Contains(r.looked, seg) {
+				r.looked = append(r.looked, seg)
+				if err := l.store.findHoles(l, seg, &r.holes); err != nil {
+					return false, err
+				}
+			}
+			return r.holes.containsRange(base, end), nil
+		case end > seg.base:
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// noteHoles adds the holes that the segment gets when the chunks go there.
+func (r *replayed) noteHoles() {
+	l, at := r.log, uint64(0)
+	if n := len(l.segments); n > 0 {
+		at = l.segments[n-1].next
+	}
+	for i := l.firstUnflushed(); i < len(l.chunks); i++ {
+		if c := l.chunks[i]; c.base > at {
+			r.holes.add(at, c.base)
+		}
+		at = max(at, l.chunks[i].next)
+	}
+}
+
+// spill writes what was restored so far to the segments.
+func (rp *replay) spill() {
+	s := rp.store
+	if free, err := s.disk.Free(); err == nil && free < 2*s.heldBytes.Load() {
+		return // better too much memory than no broker
+	}
+	var logs []*Log
+	for _, r := range rp.logs {
+		if l := r.log; l.heldBytes.Load() > 0 {
+			l.mu.Lock()
+			r.noteHoles()
+			l.journaled.segmentTo = l.handled()
+			l.mu.Unlock()
+			logs = append(logs, l)
+		}
+	}
+	for len(logs) > 0 {
+		n := min(len(logs), s.tune.waveLogs)
+		s.wave(logs[:n], pass{}, nil)
+		s.finish(logs[:n])
+		logs = logs[n:]
+	}
+}

@@ -1,0 +1,113 @@
+package segstore
+
+import "time"
+
+// A full disk fences nothing. The write that found no space waits, with it the
+// flusher, and meanwhile consumers go on: what they settle frees segments, and
+// those are removed here. Then the same write is done again, whole.
+
+// spaceTriesAtClose bounds how often Close tries: nobody frees space any more.
+const spaceTriesAtClose = 3
+
+// waitForSpace waits a while and reports whether to try again.
+func (s *Store) waitForSpace(err error) bool {
+	f := &s.flusher
+	if s.noSpace.CompareAndSwap(false, true) {
+		s.o.Logger.Error("segstore: the disk is full: publishing waits until there is space; nothing that was confirmed is lost", "error", err)
+		s.o.OnCommit()
+	}
+	select {
+	case <-s.stop:
+		f.spaceTries++
+		return f.spaceTries < spaceTriesAtClose && s.reclaim()
+	default:
+	}
+	if s.reclaim() {
+		return true
+	}
+	timer := time.NewTimer(s.tune.spaceWait)
+	defer timer.Stop()
+	select {
+	case <-s.stop:
+		f.spaceTries++
+		return f.spaceTries < spaceTriesAtClose
+	case <-timer.C:
+		return true
+	}
+}
+
+// spaceIsBack ends what waitForSpace began.
+func (s *Store) spaceIsBack() {
+	if s.noSpace.CompareAndSwap(true, false) {
+		s.o.Logger.Warn("segstore: there is space on the disk again")
+		s.flusher.moved = true
+	}
+}
+
+// withSpace does a call that changes names, again and again while it finds no
+// space.
+func (s *Store) withSpace(do func() error) error {
+	for {
+		err := do()
+		if err == nil || !isNoSpace(err) {
+			return err
+		}
+		if !s.waitForSpace(err) {
+			return err
+		}
+		if err = do(); err == nil {
+			s.spaceIsBack()
+			return nil
+		} else if !isNoSpace(err) {
+			return err
+		}
+	}
+}
+
+// reclaim removes the segments that were settled since the cycle began, and
+// reports whether there was one. The last segment of a log stays: it may be the
+// one that waits.
+func (s *Store) reclaim() (freed bool) {
+	s.gate.mu.Lock() // no transaction is half done
+	defer s.gate.mu.Unlock()
+	s.mu.Lock()
+	logs := make([]*Log, 0, len(s.logs))
+	for _, l := range s.logs {
+		logs = append(logs, l)
+	}
+	s.mu.Unlock()
+	for _, l := range logs {
+		var dead []*segment
+		l.mu.Lock()
+		if l.reap && !l.deleted && !l.txSettlePending() {
+			kept := l.segments[:0:0]
+			for i, seg := range l.segments {
+				if i < len(l.segments)-1 && seg.sealed && !seg.footerDirty && (seg.base == seg.next || l.isSettled(seg.base, seg.next)) {
+					seg.removed = true
+					dead = append(dead, seg)
+				} else {
+					kept = append(kept, seg)
+				}
+			}
+			l.segments = kept
+		}
+		l.mu.Unlock()
+		for _, seg := range dead {
+			freed = s.removeSegment(l, seg) || freed
+		}
+	}
+	return freed
+}
+
+// removeSegment removes the file of a segment that the log has given up.
+func (s *Store) removeSegment(l *Log, seg *segment) bool {
+	s.files.forget(fileKey{l.id, seg.base})
+	if !seg.created {
+		return false
+	}
+	if err := s.disk.Remove(l.path(segmentName(seg.base))); err != nil {
+		s.o.Logger.Error("segstore: a segment without records could not be removed", "error", err)
+		return false
+	}
+	return true
+}
