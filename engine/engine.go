@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,6 +20,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/loop"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/arena"
+	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/segstore/disk"
 )
 
@@ -59,6 +61,7 @@ type Engine struct {
 	pool     arena.Pool
 	disk     disk.Disk
 	store    *segstore.Store
+	bodies   *bodies.Store
 	broker   *broker.Broker
 	loops    []*loop.Loop
 	server   atomic.Pointer[amqp.Server]
@@ -109,9 +112,18 @@ func (e *Engine) start() error {
 	if e.disk, e.IOReason, err = disk.Open(e.config.IO, e.config.DataDir); err != nil {
 		return err
 	}
+	var journaled []broker.MetaRecord
 	e.store, err = segstore.Open(segstore.Options{
 		Disk: e.disk, Arena: &e.pool, Logger: e.logger, DurabilityOS: e.config.DurabilityOS, OnCommit: e.committed,
+		OnMeta: func(seq uint64, rec []byte) error {
+			journaled = append(journaled, broker.MetaRecord{Seq: seq, Data: bytes.Clone(rec)})
+			return nil
+		},
 	})
+	if err != nil {
+		return err
+	}
+	e.bodies, err = bodies.Open(bodies.Options{Disk: e.disk, Arena: &e.pool, Logger: e.logger, NoSync: e.config.DurabilityOS})
 	if err != nil {
 		return err
 	}
@@ -120,8 +132,7 @@ func (e *Engine) start() error {
 		return err
 	}
 	e.broker, err = broker.Open(broker.Options{
-		Store: e.store, Disk: e.disk, Logger: e.logger, SyncDefinitions: !e.config.DurabilityOS,
-		CleanStop: clean, OnDurable: e.committed,
+		Store: e.store, Bodies: e.bodies, Disk: e.disk, Logger: e.logger, Journaled: journaled, CleanStop: clean,
 	})
 	if err != nil {
 		return err
@@ -235,7 +246,8 @@ func (e *Engine) Stop() error {
 	close(e.stop)
 	<-e.trimmed
 	<-e.watched
-	err := errors.Join(e.broker.Close(), e.store.Close())
+	e.broker.Close()
+	err := errors.Join(e.bodies.Close(), e.store.Close())
 	if err == nil {
 		err = e.leaveCleanMark()
 	}
@@ -278,7 +290,10 @@ func (e *Engine) stopLoops() {
 func (e *Engine) abort() {
 	e.stopLoops() // those that were made need it even if they never ran
 	if e.broker != nil {
-		_ = e.broker.Close()
+		e.broker.Close()
+	}
+	if e.bodies != nil {
+		_ = e.bodies.Close()
 	}
 	if e.store != nil {
 		_ = e.store.Close()

@@ -62,9 +62,11 @@ type queueName struct{ vhost, name string }
 
 func (q queueName) String() string { return fmt.Sprintf("queue %q in vhost %q", q.name, q.vhost) }
 
-// definitions is what the definitions file says.
+// definitions is what the definitions file says, and the journal beyond it.
 type definitions struct {
-	missing  bool
+	missing  bool // there are neither
+	damaged  bool // the file is: nobody knows where the journal goes on
+	seq      uint64
 	records  int
 	bytes    int64
 	queues   map[queueName]uint64 // log ids of those that exist
@@ -72,7 +74,9 @@ type definitions struct {
 	findings []inspect.Finding
 }
 
-// readDefinitions reads the definitions file; a missing one is no error.
+// readDefinitions reads the definitions file; a missing one is no error: a
+// broker that was killed early has written none. What the journal has comes
+// after it, see journaled.
 func (d *dataDir) readDefinitions() (*definitions, error) {
 	defs := &definitions{queues: map[queueName]uint64{}, logs: map[uint64]queueName{}}
 	data, err := fs.ReadFile(d.files, inspect.DefinitionsName)
@@ -84,18 +88,35 @@ func (d *dataDir) readDefinitions() (*definitions, error) {
 		return nil, fmt.Errorf("the definitions cannot be read: %w", err)
 	}
 	defs.bytes = int64(len(data))
-	broker.ReadDefinitions(data, defs.apply)
+	broker.ReadDefinitions(data, func(info broker.DefinitionInfo) { defs.apply(inspect.DefinitionsName, info) })
 	return defs, nil
 }
 
+// journaled follows one record of the journal. Those that the file includes are
+// passed over, as a start does.
+func (defs *definitions) journaled(m inspect.MetaRecord) error {
+	if m.Seq <= defs.seq {
+		return nil
+	}
+	info := broker.ReadDefinition(m.Data)
+	info.Pos, info.Bytes = m.Pos, int64(len(m.Data))
+	if m.Seq != defs.seq+1 && !defs.damaged {
+		defs.add(inspect.Damage, m.File, info, fmt.Sprintf("definition record %d is the next after %d: those between are lost, or the file definitions is older than the journal; restore it from a backup", m.Seq, defs.seq))
+	}
+	defs.missing, defs.seq = false, m.Seq
+	defs.apply(m.File, info)
+	return nil
+}
+
 // apply follows one record.
-func (defs *definitions) apply(info broker.DefinitionInfo) {
+func (defs *definitions) apply(file string, info broker.DefinitionInfo) {
 	if info.Err != nil {
-		level := inspect.Damage
-		if errors.Is(info.Err, broker.ErrDefinitionsTorn) {
-			level = inspect.Unfinished
-		}
-		defs.add(level, info, info.Err.Error())
+		defs.damaged = defs.damaged || file == inspect.DefinitionsName
+		defs.add(inspect.Damage, file, info, info.Err.Error())
+		return
+	}
+	if info.Kind == broker.DefinitionSnapshot {
+		defs.seq = info.Seq
 		return
 	}
 	defs.records++
@@ -109,16 +130,14 @@ func (defs *definitions) apply(info broker.DefinitionInfo) {
 	case info.Deleted || exists: // the broker skips such a record
 	default:
 		if other, taken := defs.logs[info.LogID]; taken {
-			defs.add(inspect.Damage, info, fmt.Sprintf("%s has the log of %s", q, other))
+			defs.add(inspect.Damage, file, info, fmt.Sprintf("%s has the log of %s", q, other))
 		}
 		defs.queues[q], defs.logs[info.LogID] = info.LogID, q
 	}
 }
 
-func (defs *definitions) add(level inspect.Level, info broker.DefinitionInfo, text string) {
-	defs.findings = append(defs.findings, inspect.Finding{
-		Level: level, File: inspect.DefinitionsName, Pos: info.Pos, Bytes: info.Bytes, Text: text,
-	})
+func (defs *definitions) add(level inspect.Level, file string, info broker.DefinitionInfo, text string) {
+	defs.findings = append(defs.findings, inspect.Finding{Level: level, File: file, Pos: info.Pos, Bytes: info.Bytes, Text: text})
 }
 
 // unclaimed are findings about logs that the definitions do not name.
@@ -126,7 +145,7 @@ func (defs *definitions) unclaimed(ids []uint64) (findings []inspect.Finding) {
 	if defs.missing && len(ids) > 0 {
 		return []inspect.Finding{{
 			Level: inspect.Damage, File: inspect.DefinitionsName, Pos: inspect.WholeFile,
-			Text: "the file is missing: the next start would set all logs aside under quarantine/; restore it from a backup",
+			Text: "the file is missing, and the journal has no definitions: the next start would set all logs aside under quarantine/; restore it from a backup",
 		}}
 	}
 	for _, id := range ids {

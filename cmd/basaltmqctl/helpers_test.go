@@ -77,7 +77,7 @@ func makeDir(t *testing.T) string {
 		return s
 	}
 	s := open()
-	b, err := broker.Open(broker.Options{Store: s, Disk: posix, Logger: slog.New(slog.DiscardHandler), SyncDefinitions: true, OnDurable: func() {}})
+	b, err := broker.Open(broker.Options{Store: s, Disk: posix, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,8 @@ func makeDir(t *testing.T) string {
 	if _, _, err := vh.DeleteQueue([]byte("gone"), false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(b.Close(), s.Close()); err != nil {
+	b.Close()
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s = open()
@@ -102,6 +103,13 @@ func makeDir(t *testing.T) string {
 	l.WantDurable()
 	for l.Durable() < l.Next() {
 		<-committed
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open() // what is settled before it is in a segment never gets there
+	if l, err = s.OpenLog(1, segstore.LogOptions{}); err != nil {
+		t.Fatal(err)
 	}
 	l.Settle(1, 1)
 	if err := errors.Join(s.Close(), posix.Close(), os.WriteFile(filepath.Join(dir, inspect.LockName), nil, 0o640)); err != nil {

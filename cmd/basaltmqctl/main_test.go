@@ -94,13 +94,13 @@ func TestStoreVerify_DamageAndLeftovers(t *testing.T) {
 			`damage +logs/0000000000000001/\d+\.seg at byte \d+, \d+ bytes \(queue "orders" in vhost "/"\): `},
 		{"the settled file", func(t *testing.T, dir string) { flip(t, filepath.Join(filepath.Dir(segmentOf(t, dir)), "settled"), 40) }, 1, 1,
 			`damage +logs/0000000000000001/settled at byte 32`},
-		{"the definitions", func(t *testing.T, dir string) { flip(t, filepath.Join(dir, "definitions"), 20) }, 1, 1,
-			`damage +definitions at byte 8, \d+ bytes: bad bytes before good records`},
-		{"definitions torn", func(t *testing.T, dir string) {
+		{"the definitions", func(t *testing.T, dir string) { flip(t, filepath.Join(dir, "definitions"), 27) }, 1, 1,
+			`damage +definitions at byte 19, \d+ bytes: bad bytes: the broker refuses to start`},
+		{"definitions cut short", func(t *testing.T, dir string) {
 			if err := os.Truncate(filepath.Join(dir, "definitions"), 30); err != nil {
 				t.Fatal(err)
 			}
-		}, 0, 1, `unfinished +definitions at byte \d+`},
+		}, 1, 1, `damage +definitions at byte \d+`},
 		{"definitions gone", func(t *testing.T, dir string) {
 			if err := os.Remove(filepath.Join(dir, "definitions")); err != nil {
 				t.Fatal(err)

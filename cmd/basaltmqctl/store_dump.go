@@ -21,7 +21,7 @@ func storeDump() command {
 QUEUE is the name of a durable queue, or log:ID for a log by its number
 (decimal, 0x and hexadecimal digits, or the 16 digits of its directory's name).
 Messages that were settled (acknowledged, expired, purged) are left out unless
---settled is given. Only what is in the files can be shown: damaged places are
+--settled is given. Those that only the journal has are in their place. Only what is in the files can be shown: damaged places are
 passed over and reported on stderr. "--" ends the options, for a queue whose
 name begins with "-".
 
@@ -62,6 +62,13 @@ func (o dumpOptions) run(ctx context.Context, out console, operands []string) er
 	if err != nil {
 		return err
 	}
+	j, err := inspect.ReadJournal(ctx, d.files)
+	if err == nil {
+		err = j.Meta(ctx, defs.journaled)
+	}
+	if err != nil {
+		return fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "inspect: "))
+	}
 	shown, damaged := uint64(0), false
 	finding := func(f inspect.Finding) {
 		damaged = damaged || f.Level == inspect.Damage
@@ -77,7 +84,7 @@ func (o dumpOptions) run(ctx context.Context, out console, operands []string) er
 	w := bufio.NewWriter(out.stdout)
 	form := bodyForm{form: *o.body, bytesMax: *o.bodyBytes}
 	err = inspect.Records(ctx, d.files, id, inspect.RecordOptions{
-		From: *o.from, Settled: *o.settled,
+		From: *o.from, Settled: *o.settled, Journal: j,
 		Finding: finding,
 		Visit: func(r *inspect.Record) error {
 			shown++
@@ -140,7 +147,7 @@ func (defs *definitions) lookup(q queueName) (id uint64, err error) {
 	slices.Sort(others)
 	switch {
 	case defs.missing:
-		return 0, fmt.Errorf("the definitions file is missing, so names of queues are unknown: use log:ID")
+		return 0, fmt.Errorf("there are no definitions, neither in their file nor in the journal, so names of queues are unknown: use log:ID")
 	case len(same) > 0:
 		return 0, fmt.Errorf("no durable %s; vhost %s has one: use --vhost", q, strings.Join(same, ", "))
 	case len(others) == 0:

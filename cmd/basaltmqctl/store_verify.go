@@ -19,8 +19,9 @@ func storeVerify() command {
 		summary: "check every file of a stopped broker's data directory",
 		details: `
 Checks the checksum and structure of every batch of every segment, offsets,
-indexes and trailers against the data, settled records and definitions, and
-lists files that are not the broker's or that it set aside. It only reads. The
+indexes and trailers against the data, settled records, the journal's groups
+and definitions, and lists files that are not the broker's or that it set
+aside. Records that only the journal has are counted too. It only reads. The
 broker must be stopped; while the check runs, it cannot be started.
 
 Findings have a level:
@@ -85,13 +86,13 @@ func verifyDir(ctx context.Context, dir string, workers int, progress bool, stde
 		stop := showProgress(stderr, p)
 		defer stop()
 	}
-	found, err := inspect.Verify(ctx, d.files, inspect.Options{Workers: workers, Progress: p})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %s", dir, strings.TrimPrefix(err.Error(), "inspect: "))
-	}
 	defs, err := d.readDefinitions()
 	if err != nil {
 		return nil, err
+	}
+	found, err := inspect.Verify(ctx, d.files, inspect.Options{Workers: workers, Progress: p, Meta: defs.journaled})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s", dir, strings.TrimPrefix(err.Error(), "inspect: "))
 	}
 	for _, f := range append(defs.findings, defs.unclaimed(found.LogIDs)...) {
 		found.Add(f)
@@ -137,6 +138,7 @@ func (r *verifyReport) write(w io.Writer) {
 	fmt.Fprintf(w, "queues     %d (%d definition records)\n", r.Queues, r.Definitions)
 	fmt.Fprintf(w, "logs       %d\n", r.Logs)
 	fmt.Fprintf(w, "segments   %d (%d sealed)\n", r.Segments, r.Sealed)
+	fmt.Fprintf(w, "journal    %d groups, %d entries; %d records are in no segment\n", r.Journal.Groups, r.Journal.Entries, r.Journal.Records)
 	fmt.Fprintf(w, "batches    %d\n", r.Batches)
 	fmt.Fprintf(w, "records    %d (%d unsettled)\n", r.Records, r.Unsettled)
 	fmt.Fprintf(w, "bytes      %d (%s) in %.1f s\n", r.Bytes, byteCount(r.Bytes), r.Seconds)

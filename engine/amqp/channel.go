@@ -132,9 +132,11 @@ func (ch *channel) abandon() {
 	}
 	if c.get.ch == ch {
 		c.get.drop()
+		c.whenFree = nil
 		c.stall &^= stallGet
 	}
-	ch.pub.reset()
+	ch.pub.reset(c.shard)
+	ch.abandonExternal()
 	for _, cs := range ch.consumers {
 		cs.detach()
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -188,12 +189,16 @@ type pendingGet struct {
 	remaining uint64
 	noAck     bool
 	reader    *segstore.Reader
+	body      *bodies.Outgoing // of an external message
 }
 
 func (g *pendingGet) drop() {
 	if g.ch != nil {
 		if g.reader != nil {
 			g.reader.Close()
+		}
+		if g.body != nil {
+			g.body.Close()
 		}
 		if g.run.Count > 0 {
 			g.queue.Return(g.run)
@@ -236,8 +241,9 @@ func (c *conn) goOnGetting() error {
 		var missing segstore.ErrMissing
 		switch {
 		case err == nil:
-			c.answerGet()
-			return nil
+			if c.answerGet() {
+				return nil
+			}
 		case errors.Is(err, segstore.ErrNotResident):
 			c.stall |= stallGet
 			return nil
@@ -252,23 +258,74 @@ func (c *conn) goOnGetting() error {
 	}
 }
 
-func (c *conn) answerGet() {
+// answerGet sends the record the reader stands at, or notes what has to be
+// waited for. False: the message is unreadable, and the next one's turn.
+func (c *conn) answerGet() bool {
 	g := &c.get
 	ch, run, reader := g.ch, g.run, g.reader
 	var record segstore.Record
 	reader.Next(&record)
 	t := reader.Template(record.Template)
+	external := broker.IsExternal(t.Properties)
+	if external {
+		switch g.openBody(c, &record) {
+		case unreadable:
+			g.queue.Settle(run.First, 1)
+			g.run = broker.Run{}
+			return false
+		case fetching:
+			c.stall |= stallGet
+			return true
+		}
+		if !c.outputFree() {
+			c.stall |= stallGet
+			c.waitFree((*getRunner)(c).Run)
+			return true
+		}
+	}
 	ch.deliveryTag++
 	if g.noAck {
 		g.queue.Settle(run.First, 1)
 	} else {
 		ch.unacked.add(unackedRun{tag: ch.deliveryTag, count: 1, offset: run.First, queue: g.queue})
 	}
-	c.emitContent(ch.id, &amqp.BasicGetOk{
+	m := &amqp.BasicGetOk{
 		DeliveryTag: ch.deliveryTag, Redelivered: run.Redelivered, Exchange: t.Exchange,
 		RoutingKey: t.RoutingKey, MessageCount: uint32(min(g.remaining, 1<<32-1)),
-	}, t.Properties, record.Body, reader.Close)
+	}
+	body := g.body
 	c.get = pendingGet{}
+	if external {
+		c.emitFile(ch.id, m, t.Properties, body)
+		reader.Close()
+		return true
+	}
+	c.emitContent(ch.id, m, t.Properties, record.Body, reader.Close)
+	return true
+}
+
+// openBody has an external body opened; see consumer.openBody.
+func (g *pendingGet) openBody(c *conn, record *segstore.Record) outcome {
+	var err error
+	opened := false
+	if g.body == nil {
+		g.body, err = openExternal(c, g.queue, record.Offset, record.Body, func() { c.shard.loop.Post((*getRunner)(c)) })
+	}
+	if err == nil {
+		opened, err = g.body.Opened()
+	}
+	switch {
+	case err != nil:
+		c.bodyMissing(g.queue, record.Offset, err)
+		if g.body != nil {
+			g.body.Close()
+			g.body = nil
+		}
+		return unreadable
+	case !opened:
+		return fetching
+	}
+	return runDone
 }
 
 // getRunner goes on with a get when the disk has been read.

@@ -1,8 +1,12 @@
 package amqp
 
 import (
+	"slices"
+
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/arena"
+	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -21,6 +25,7 @@ type transaction struct {
 type stagedPublish struct {
 	exchange, key, properties, body []byte
 	mandatory, immediate            bool
+	in                              *bodies.Incoming // an external body, instead of body
 }
 
 type stagedAck struct {
@@ -51,11 +56,7 @@ func (ch *channel) txClass(id uint32) error {
 			return amqp.Errorf(amqp.CodePreconditionFailed, 0, "channel is not transactional")
 		}
 		if id == amqp.TxCommitID {
-			if err := ch.tx.commit(ch); err != nil {
-				return err
-			}
-			c.emitMethod(ch.id, &amqp.TxCommitOk{})
-			return nil
+			return ch.tx.commit(ch)
 		}
 		ch.tx.rollback(ch)
 		c.emitMethod(ch.id, &amqp.TxRollbackOk{})
@@ -65,8 +66,8 @@ func (ch *channel) txClass(id uint32) error {
 }
 
 // stage keeps a publish until commit. Codes: 506 when the transaction holds
-// too much.
-func (t *transaction) stage(ch *channel, body []byte) error {
+// too much. An external body, in, does not count: it is in a file.
+func (t *transaction) stage(ch *channel, body []byte, in *bodies.Incoming) error {
 	p := &ch.pub
 	need := len(p.exchange) + len(p.key) + len(p.properties) + len(body)
 	if t.bytes+need > txBytesMax {
@@ -85,7 +86,7 @@ func (t *transaction) stage(ch *channel, body []byte) error {
 	}
 	t.publishes = append(t.publishes, stagedPublish{
 		exchange: keep(p.exchange), key: keep(p.key), properties: keep(p.properties), body: keep(body),
-		mandatory: p.mandatory, immediate: p.immediate,
+		mandatory: p.mandatory, immediate: p.immediate, in: in,
 	})
 	return nil
 }
@@ -97,8 +98,9 @@ func (t *transaction) acknowledge(ch *channel, tag uint64, multiple bool, v verd
 	return nil
 }
 
-// commit applies everything. Nothing in it can fail half way but a queue whose
-// log is fenced: that is found out before anything is applied.
+// commit applies everything and answers. Nothing in it can fail half way but a
+// queue whose log is fenced: that is found out before anything is applied, and
+// so is that an external body cannot be filed.
 func (t *transaction) commit(ch *channel) error {
 	c := ch.conn
 	routes := make([][]*broker.Queue, len(t.publishes))
@@ -121,44 +123,105 @@ func (t *transaction) commit(ch *channel) error {
 		}
 	}
 	ch.pub.version = 0 // the cache has been used for other exchanges
+	if err := t.checkSize(routes); err != nil {
+		return err
+	}
+	external := t.external(ch, routes)
+	if len(external) == 0 {
+		t.apply(ch, routes, nil)
+		return nil
+	}
+	c.commitBatch()
+	c.flushSettled()
+	var filed []*externalPublish
+	for _, x := range external {
+		if x != nil {
+			filed = append(filed, x)
+		}
+	}
+	c.file(ch, filed, true, func(abandoned bool) {
+		if abandoned {
+			return // rolled back: the bodies have been given up
+		}
+		for _, x := range filed {
+			if x.err != nil {
+				e := writeError(x.err)
+				ch.fail(&amqp.Error{Code: e.Code, Text: e.Text, MethodID: amqp.TxCommitID})
+				return
+			}
+		}
+		t.apply(ch, routes, external)
+	})
+	return nil
+}
+
+// external makes the list of publishes with external bodies, by their place
+// among all; nil when there is none.
+func (t *transaction) external(ch *channel, routes [][]*broker.Queue) (list []*externalPublish) {
 	for i := range t.publishes {
 		p := &t.publishes[i]
-		c.accept(ch, routes[i], p.exchange, p.key, p.properties, p.body, p.mandatory, p.immediate)
-		if amqp.DeliveryMode(p.properties) == 2 {
-			c.promise(routes[i])
+		if p.in == nil {
+			continue
+		}
+		if list == nil {
+			list = make([]*externalPublish, len(t.publishes))
+		}
+		list[i] = &externalPublish{
+			in: p.in, queues: routes[i], exchange: slices.Clone(p.exchange), key: slices.Clone(p.key),
+			properties: slices.Clone(p.properties), mandatory: p.mandatory, immediate: p.immediate,
+		}
+	}
+	return list
+}
+
+// apply does what was staged; external is nil, or names those of the publishes
+// whose bodies have been filed.
+func (t *transaction) apply(ch *channel, routes [][]*broker.Queue, external []*externalPublish) {
+	c := ch.conn
+	// Everything from here to End is one step for the store, also in a crash.
+	c.commitBatch()
+	c.flushSettled()
+	c.shard.tx = c.shard.srv.broker.Store().Begin()
+	for i := range t.publishes {
+		p := &t.publishes[i]
+		if p.in != nil {
+			p.in = nil // not the transaction's any more
+			c.acceptExternal(ch, external[i])
+		} else {
+			c.accept(ch, routes[i], p.exchange, p.key, p.properties, p.body, p.mandatory, p.immediate)
 		}
 	}
 	c.commitBatch()
-	for i := range c.promised {
-		pr := &c.promised[i]
-		if pr.offset == 0 {
-			pr.offset = pr.log.Next()
-			pr.log.WantDurable()
-		}
-	}
 	for _, a := range t.acks {
 		ch.conclude(a.run, a.v)
 	}
 	c.flushSettled()
+	ticket := c.shard.tx.End()
+	c.ticket = max(c.ticket, ticket)
+	c.shard.tx = nil
+	c.shard.sentence(ticket)
 	t.reset()
+	c.whenReturned(func() { c.emitMethod(ch.id, &amqp.TxCommitOk{}) })
+}
+
+// checkSize refuses what does not fit one entry of the journal: each queue gets
+// its copy. Codes: 506.
+func (t *transaction) checkSize(routes [][]*broker.Queue) error {
+	bytes := uint64(0)
+	for i := range t.publishes {
+		p := &t.publishes[i]
+		size := len(p.exchange) + len(p.key) + len(p.properties) + len(p.body) + recordOverhead
+		bytes += uint64(size * len(routes[i]))
+	}
+	if err := segstore.CheckTxBytes(bytes); err != nil {
+		return amqp.Errorf(amqp.CodeResourceError, 0, "%v; commit more often", err)
+	}
 	return nil
 }
 
-// promise notes that tx.commit-ok must wait for the logs of durable queues.
-func (c *conn) promise(queues []*broker.Queue) {
-next:
-	for _, q := range queues {
-		if !q.Durable || q.Exclusive() {
-			continue
-		}
-		for i := range c.promised {
-			if c.promised[i].log == q.Log() && c.promised[i].offset == 0 {
-				continue next
-			}
-		}
-		c.promised = append(c.promised, promise{log: q.Log()})
-	}
-}
+// recordOverhead is more than a record and its share of a batch take besides
+// its parts.
+const recordOverhead = 64
 
 // rollback forgets the publishes and takes the acks back. t may be nil.
 func (t *transaction) rollback(ch *channel) {
@@ -174,6 +237,11 @@ func (t *transaction) rollback(ch *channel) {
 func (t *transaction) reset() {
 	for _, b := range t.bufs {
 		b.Release()
+	}
+	for i := range t.publishes {
+		if in := t.publishes[i].in; in != nil {
+			in.Abort()
+		}
 	}
 	*t = transaction{}
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/loop"
-	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/arena"
+	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -31,6 +31,8 @@ const (
 	stallStore                    // the store has more unwritten data than it likes
 	stallQueue                    // a queue's consumers are behind
 	stallAlarm                    // publishers are blocked
+	stallSpool                    // too much of large bodies is on its way to the disk
+	stallBody                     // a large body is being filed, or returned
 )
 
 // conn is one AMQP connection.
@@ -72,18 +74,26 @@ type conn struct {
 	topology uint64 // vhost version under which routes were found
 
 	// Output: see output.go.
-	out      *arena.Buf
-	outLen   int
-	sending  *arena.Buf
-	held     []byte
-	big      content
-	barrier  uint64 // definitions sequence that must be durable before output leaves
-	promised []promise
+	out     *arena.Buf
+	outLen  int
+	sending *arena.Buf
+	held    []byte
+	big     content
+	barrier uint64 // definitions sequence that must be durable before output leaves
+	ticket  uint64 // transaction that must be durable, likewise; 0: none
 
 	waiting    bool
 	confirming []*channel
 
 	pacing pacing // see pace.go
+
+	// External bodies: see external.go and source.go.
+	flow     *bodies.Flow // nil until the first
+	spool    spool
+	filing   *filing
+	returns  []pendingReturn
+	whenFree func() // waits for a free output
+	freeing  bool   // and is about to run
 
 	// Consumers that may have something to send.
 	serveList []*consumer
@@ -100,12 +110,6 @@ type conn struct {
 	heartbeat time.Duration
 	lastIn    time.Time
 	lastOut   time.Time
-}
-
-// promise is a log that must be durable up to an offset.
-type promise struct {
-	log    *segstore.Log
-	offset uint64
 }
 
 func newConn(sh *shard, sock *loop.Conn) *conn {
@@ -220,6 +224,7 @@ func (c *conn) endOfInput() {
 	c.sendConfirms()
 	c.holdBack()
 	c.pace()
+	c.heedFlow()
 	if c.shard.alarm != "" {
 		c.heedAlarm()
 	}
@@ -397,10 +402,12 @@ func (c *conn) abandonChannels() {
 	c.bodyOf = nil // the rest of a body frame is passed over
 	c.dropBig()
 	c.get.drop()
+	c.whenFree = nil
 	c.stall &^= stallGet
 	for _, ch := range c.channels {
 		ch.abandon()
 	}
+	c.spoolFlush()
 	clear(c.channels)
 	c.current = nil
 	c.serveList = nil
@@ -431,7 +438,7 @@ func (c *conn) Closed(err error) {
 	c.sending = nil // released by the loop
 	c.abandonChannels()
 	c.state = stateClosed
-	c.barrier, c.promised = 0, nil
+	c.barrier, c.ticket = 0, 0
 	c.dropCarry()
 	if c.out != nil {
 		c.out.Release()

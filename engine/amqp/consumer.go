@@ -6,6 +6,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -35,16 +36,19 @@ type consumer struct {
 	deliver  amqp.DeliverTemplate
 	built    segstore.Template // copies of what deliver was built from
 	record   segstore.Record
-	have     bool // record was read but did not fit
+	have     bool             // record was read but did not fit
+	external bool             // records of this template have external bodies
+	body     *bodies.Outgoing // record's, being opened or open
 }
 
 // Outcomes of encode.
 type outcome uint8
 
 const (
-	runDone  outcome = iota // everything taken has been encoded
-	full                    // no room left in the output buffer
-	fetching                // the disk is being read
+	runDone    outcome = iota // everything taken has been encoded
+	full                      // no room left in the output buffer
+	fetching                  // the disk is being read
+	unreadable                // the next record's body is damaged: encodeBatch only
 )
 
 // Wake implements broker.ConsumerOwner. Any goroutine.
@@ -103,6 +107,7 @@ func (cs *consumer) detach() {
 		cs.reader.Close()
 		cs.reader = nil
 	}
+	cs.closeBody()
 	cs.Queue.Detach(&cs.Consumer)
 }
 
@@ -177,7 +182,7 @@ func (r *serveRunner) Run() {
 		return
 	}
 	for buffers := 0; len(c.serveList) > 0; buffers++ {
-		if c.blocked() || c.big.active || len(c.held) > 0 || buffers == serveBuffersMax {
+		if c.occupied() || buffers == serveBuffersMax {
 			break
 		}
 		c.serveOnce()
@@ -189,7 +194,7 @@ func (r *serveRunner) Run() {
 	if len(c.serveList) == 0 {
 		return
 	}
-	if c.blocked() || c.big.active || len(c.held) > 0 {
+	if c.occupied() {
 		// Drained (or the commit) comes back here. Nobody waits for us meanwhile.
 		for _, cs := range c.serveList {
 			cs.leave()
@@ -197,6 +202,11 @@ func (r *serveRunner) Run() {
 		return
 	}
 	c.serveSoon()
+}
+
+// occupied says that consumers cannot send anything for now.
+func (c *conn) occupied() bool {
+	return c.blocked() || c.big.active || len(c.held) > 0 || c.whenFree != nil
 }
 
 // serveOnce lets each listed consumer fill the output buffer in turn; those
@@ -269,10 +279,13 @@ func (cs *consumer) encode() outcome {
 		if !c.room(outBytesMax - c.outLen) {
 			return full
 		}
-		done, more := cs.encodeBatch()
+		done, state := cs.encodeBatch()
 		cs.sent(done)
-		if more {
-			return full
+		if state == unreadable {
+			cs.have = false
+			cs.skip(1)
+		} else if state != runDone {
+			return state
 		}
 	}
 	return runDone
@@ -301,7 +314,7 @@ func (cs *consumer) place() bool {
 		c := cs.ch.conn
 		c.shard.srv.logger.Error("messages cannot be read and are passed over until the queue is opened again",
 			"queue", cs.Queue.Name, "vhost", cs.Queue.VHost.Name, "offset", cs.run.First, "count", cs.run.Count, "err", err)
-		cs.unreadable()
+		cs.giveUp()
 	}
 	return false
 }
@@ -313,14 +326,14 @@ func (cs *consumer) skip(n uint64) {
 	cs.run.Count -= n
 }
 
-// unreadable cancels a consumer whose queue cannot be read; the messages stay.
-func (cs *consumer) unreadable() {
+// giveUp cancels a consumer whose queue cannot be read; the messages stay.
+func (cs *consumer) giveUp() {
 	cs.Cancelled()
 }
 
-// encodeBatch encodes records of the batch the reader is in; more says that the
-// buffer was full before the run's end.
-func (cs *consumer) encodeBatch() (done uint64, more bool) {
+// encodeBatch encodes records of the batch the reader is in. It stops before a
+// record that does not fit, or whose external body is not open yet or damaged.
+func (cs *consumer) encodeBatch() (done uint64, state outcome) {
 	c := cs.ch.conn
 	out := c.out.Bytes()[:c.outLen]
 	limit := c.out.Len()
@@ -337,6 +350,20 @@ func (cs *consumer) encodeBatch() (done uint64, more bool) {
 		if cs.record.Template != cs.number || cs.reader.BatchSeq() != cs.batchSeq {
 			cs.buildTemplate()
 		}
+		if cs.external {
+			cs.have = true
+			if state = cs.openBody(); state == runDone && len(out) > 0 {
+				state = full
+			}
+			if state != runDone {
+				break
+			}
+			cs.have = false
+			c.outLen = 0
+			cs.deliverFile(tag + 1)
+			cs.ch.deliveryTag = tag + 1
+			return done + 1, full
+		}
 		body := cs.record.Body
 		if len(out)+cs.deliver.Size(len(body), c.frameMax) > limit {
 			if len(out) == 0 {
@@ -344,9 +371,9 @@ func (cs *consumer) encodeBatch() (done uint64, more bool) {
 				c.outLen = 0
 				cs.deliverLarge(tag + 1)
 				cs.ch.deliveryTag = tag + 1
-				return done + 1, true
+				return done + 1, full
 			}
-			cs.have, more = true, true
+			cs.have, state = true, full
 			break
 		}
 		cs.have = false
@@ -356,7 +383,7 @@ func (cs *consumer) encodeBatch() (done uint64, more bool) {
 	}
 	c.outLen = len(out)
 	cs.ch.deliveryTag = tag
-	return done, more
+	return done, state
 }
 
 // buildTemplate prepares the deliver frame for the record's template. Batches
@@ -371,6 +398,10 @@ func (cs *consumer) buildTemplate() {
 	cs.built.Properties = append(cs.built.Properties[:0], t.Properties...)
 	cs.built.RoutingKey = append(cs.built.RoutingKey[:0], t.RoutingKey...)
 	cs.built.Exchange = append(cs.built.Exchange[:0], t.Exchange...)
+	cs.external = broker.IsExternal(t.Properties)
+	if cs.external {
+		return // delivered by deliverFile
+	}
 	cs.deliver.Build(cs.ch.id, []byte(cs.Tag), t.Exchange, t.RoutingKey, t.Properties)
 }
 

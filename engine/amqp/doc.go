@@ -17,6 +17,13 @@
 // is room. Delivery tags of a run are consecutive, so what is unacknowledged
 // is kept as runs, not as messages.
 //
+// Large messages. A body of 256 KiB or more goes to a file of its own while it
+// arrives, and comes from there, piece by piece, when it is delivered, got or
+// returned (external.go, source.go; package segstore/bodies). No body is ever
+// in memory as a whole, but for smaller ones while they are being received.
+// A connection has at most about 1 MiB on its way to the disk and two pieces
+// of 256 KiB on their way from it, however many channels interleave.
+//
 // Invariants:
 //
 //  1. Everything here runs on the connection's loop, but for Consumer.Wake,
@@ -32,8 +39,12 @@
 //  5. Output is bounded: a peer that does not read is not read from (stall), and
 //     its consumers take nothing.
 //  6. A batch never outlives the Input call in which it was begun.
+//  7. The record of an external body is appended after its file is named for
+//     the queue, and durable if the message is to be; the name is removed after
+//     the message is settled, durably if that happens in a transaction.
 //
 // Files: conn.go (life of a connection, input), handshake.go, output.go,
 // channel.go (life of a channel, dispatch), class_*.go (one class of methods
-// each), publish.go, confirm.go, consumer.go, unacked.go, limits.go.
+// each), publish.go, batch.go, confirm.go, consumer.go, unacked.go, limits.go;
+// external.go and source.go for large messages.
 package amqp

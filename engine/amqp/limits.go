@@ -32,7 +32,16 @@ const (
 	// of the loop get their turn.
 	serveBuffersMax = 4
 
-	// txBytesMax bounds what a transaction may hold before its commit.
+	// externalBytesMin is the size from which on a body is written to a file of
+	// its own while it arrives: what is smaller fits one buffer, and is cheaper
+	// to copy than to name.
+	externalBytesMin = arena.BufBytesMax
+	// assemblingBytesMax: while the incomplete bodies of a shard take more than
+	// that, those above externalBytesLow become files, too.
+	assemblingBytesMax = 32 << 20
+	externalBytesLow   = 16 << 10
+
+	// txBytesMax bounds what a transaction may hold in memory before its commit.
 	txBytesMax = 64 << 20
 
 	// carryStep is how much of a new buffer is copied behind a frame that the

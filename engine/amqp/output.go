@@ -3,6 +3,7 @@ package amqp
 import (
 	"encoding/binary"
 
+	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -22,6 +23,11 @@ type content struct {
 	channel uint16
 	active  bool
 	release func() // gives the body's memory back; may be nil
+
+	// When the body comes from a file, body is a piece of it.
+	source *bodies.Outgoing
+	left   uint64 // bytes behind that piece
+	failed bool   // they cannot be read: the connection is about to end
 }
 
 // emit appends whole frames.
@@ -108,6 +114,9 @@ func (c *conn) emitContent(channel uint16, m amqp.Method, properties, body []byt
 // pump moves the large content on as far as there is room.
 func (c *conn) pump() {
 	for c.big.active {
+		if len(c.big.body) == 0 && !c.refill() {
+			return
+		}
 		if c.out == nil {
 			c.out = c.shard.pool.Get(outBytesMax)
 		} else if c.out.Len() < outBytesMax && !c.room(outBytesMax-c.outLen) {
@@ -125,7 +134,7 @@ func (c *conn) pump() {
 		copy(b[7:], c.big.body[:n])
 		b[7+n] = amqp.FrameEnd
 		c.outLen += n + amqp.FrameOverhead
-		if c.big.body = c.big.body[n:]; len(c.big.body) == 0 {
+		if c.big.body = c.big.body[n:]; len(c.big.body) == 0 && c.big.left == 0 {
 			c.dropBig()
 		}
 	}
@@ -135,6 +144,9 @@ func (c *conn) pump() {
 func (c *conn) dropBig() {
 	if c.big.release != nil {
 		c.big.release()
+	}
+	if c.big.source != nil {
+		c.big.source.Close()
 	}
 	c.big = content{}
 }
@@ -168,7 +180,7 @@ func (c *conn) blocked() bool { return c.sending != nil || !c.barrierOpen() }
 // barrierOpen says whether everything promised by the output is durable. If
 // not, committed is called after the next commit.
 func (c *conn) barrierOpen() bool {
-	if c.barrier == 0 && len(c.promised) == 0 {
+	if c.barrier == 0 && c.ticket == 0 {
 		return true
 	}
 	c.shard.wait(c)
@@ -178,18 +190,17 @@ func (c *conn) barrierOpen() bool {
 		}
 		c.barrier = 0
 	}
-	for len(c.promised) > 0 {
-		p := &c.promised[0]
-		if p.log.Durable() < p.offset {
-			if p.log.Err() == nil {
-				return false
+	if c.ticket != 0 {
+		store := c.shard.srv.broker.Store()
+		if store.TxDurable() < c.ticket {
+			if err := store.MetaErr(); err != nil {
+				c.ticket, c.outLen = 0, 0 // answers that cannot be kept
+				c.fail(amqp.Errorf(amqp.CodeInternalError, amqp.TxCommitID, "a transaction could not be written: %v", err))
+				return true
 			}
-			c.promised = nil
-			c.outLen = 0
-			c.fail(amqp.Errorf(amqp.CodeInternalError, 0, "a transaction could not be written: %v", p.log.Err()))
-			return true
+			return false
 		}
-		c.promised = c.promised[1:]
+		c.ticket = 0
 	}
 	return true
 }
@@ -221,6 +232,7 @@ func (c *conn) flush() {
 		c.sock.CloseAfterDrain()
 		return
 	}
+	c.offerFree()
 	if c.stall&stallOutput != 0 && c.sending == nil && len(c.held) == 0 && !c.big.active {
 		c.resume(stallOutput)
 	}

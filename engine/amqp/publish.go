@@ -7,6 +7,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/arena"
+	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -26,7 +27,9 @@ type publish struct {
 	immediate bool
 	size      uint64
 	received  uint64
-	body      *arena.Buf // when the body did not come in one piece
+	body      *arena.Buf       // when the body did not come in one piece
+	in        *bodies.Incoming // when it goes to a file; see external.go
+	discard   bool             // nobody wants the body
 
 	exchange, key, properties []byte // of this publish; owned
 	methodFrame, headerFrame  []byte // its encoded frames, for the fast path
@@ -49,23 +52,21 @@ func (p *publish) misplaced() uint32 {
 	return amqp.BasicPublishID
 }
 
-func (p *publish) reset() {
-	p.state, p.received = pubIdle, 0
-	if p.body != nil {
-		p.body.Release()
-		p.body = nil
+func (p *publish) reset(sh *shard) {
+	p.state, p.received, p.discard = pubIdle, 0, false
+	p.dropBody(sh)
+	if p.in != nil {
+		p.in.Abort()
+		p.in = nil
 	}
 }
 
-// batch collects publishes of one channel to the same queues. It belongs to
-// the shard and is empty between two Input calls (invariant 6).
-type batch struct {
-	builder    *segstore.Batch
-	ch         *channel
-	queues     []*broker.Queue
-	count      int
-	seq        uint64 // confirm number of the last publish in it
-	persistent bool
+func (p *publish) dropBody(sh *shard) {
+	if p.body != nil {
+		sh.assembling -= p.body.Len()
+		p.body.Release()
+		p.body = nil
+	}
 }
 
 // basicPublish handles basic.publish: 404 for a missing exchange, 403 for an
@@ -87,6 +88,9 @@ func (ch *channel) basicPublish(args, frame []byte) error {
 		p.version = version
 	}
 	p.used = true
+	if ch.conn.fast == ch {
+		ch.conn.fast = nil // what it repeats is overwritten from here on
+	}
 	p.exchange = append(p.exchange[:0], m.Exchange...)
 	p.key = append(p.key[:0], m.RoutingKey...)
 	p.mandatory, p.immediate = m.Mandatory, m.Immediate
@@ -227,7 +231,7 @@ func (c *conn) bodyPart(buf []byte) int {
 		p.received = p.size
 		err = c.publishDone(ch, part)
 	case p.received == p.size:
-		err = c.publishDone(ch, p.body.Bytes()[:p.size])
+		err = c.publishDone(ch, p.assembled())
 	}
 	if err != nil {
 		c.fail(err)
@@ -235,19 +239,38 @@ func (c *conn) bodyPart(buf []byte) int {
 	return n + 1
 }
 
-// collect appends a part of the body. The buffer grows with what has arrived,
-// not with what was announced.
+// assembled is the body that collect has put together; nil if it is elsewhere.
+func (p *publish) assembled() []byte {
+	if p.body == nil {
+		return nil
+	}
+	return p.body.Bytes()[:p.size]
+}
+
+// collect takes a part of the body: into a buffer that grows with what has
+// arrived, not with what was announced, or to a file.
 func (ch *channel) collect(part []byte) {
 	p := &ch.pub
+	if p.in == nil && !p.discard && ch.conn.shard.external(p) {
+		ch.beginExternal()
+	}
 	have := int(p.received)
+	if p.in != nil || p.discard {
+		p.received += uint64(len(part))
+		if p.in != nil {
+			ch.conn.spoolPart(p.in, part)
+		}
+		return
+	}
 	if p.body == nil || have+len(part) > p.body.Len() {
 		want := max(have+len(part), min(2*have, int(p.size)))
 		grown := ch.conn.shard.pool.Get(want)
 		if p.body != nil {
 			copy(grown.Bytes(), p.body.Bytes()[:have])
-			p.body.Release()
+			p.dropBody(ch.conn.shard)
 		}
 		p.body = grown
+		ch.conn.shard.assembling += grown.Len()
 	}
 	copy(p.body.Bytes()[have:], part)
 	p.received += uint64(len(part))
@@ -256,9 +279,21 @@ func (ch *channel) collect(part []byte) {
 // publishDone routes a complete message.
 func (c *conn) publishDone(ch *channel, body []byte) error {
 	p := &ch.pub
+	if p.in != nil {
+		return c.externalDone(ch)
+	}
+	if p.discard {
+		p.reset(c.shard)
+		if ch.confirm {
+			ch.seq++
+		}
+		c.commitBatch()
+		ch.confirmNow()
+		return nil
+	}
 	if ch.tx != nil {
-		err := ch.tx.stage(ch, body)
-		p.reset()
+		err := ch.tx.stage(ch, body, nil)
+		p.reset(c.shard)
 		if err != nil {
 			ch.fail(asError(err))
 		}
@@ -269,7 +304,7 @@ func (c *conn) publishDone(ch *channel, body []byte) error {
 	}
 	queues, err := ch.route(p.exchange, p.key, p.properties)
 	if err != nil {
-		p.reset()
+		p.reset(c.shard)
 		e := asError(err)
 		ch.fail(&amqp.Error{Code: e.Code, Text: e.Text, MethodID: amqp.BasicPublishID})
 		return nil
@@ -277,7 +312,7 @@ func (c *conn) publishDone(ch *channel, body []byte) error {
 	if c.accept(ch, queues, p.exchange, p.key, p.properties, body, p.mandatory, p.immediate) {
 		c.learn(ch)
 	}
-	p.reset()
+	p.reset(c.shard)
 	return nil
 }
 
@@ -346,67 +381,6 @@ func (c *conn) returned(ch *channel, code uint16, exchange, key, properties, bod
 		ReplyCode: code, ReplyText: []byte(amqp.CodeName(code)), Exchange: exchange, RoutingKey: key,
 	}, properties, body, release)
 	ch.confirmNow()
-}
-
-func (c *conn) batchAdd(ch *channel, queues []*broker.Queue, exchange, key, properties, body []byte) {
-	b := &c.shard.batch
-	if b.count > 0 && (b.ch != ch || !slices.Equal(b.queues, queues)) {
-		c.commitBatch()
-	}
-	if b.count == 0 {
-		c.batchBegin(ch, queues)
-	}
-	t := b.builder.Template(exchange, key, properties)
-	if t < 0 {
-		c.commitBatch()
-		c.batchBegin(ch, queues)
-		t = b.builder.Template(exchange, key, properties)
-	}
-	b.builder.Add(t, body)
-	b.count++
-	b.seq = ch.seq
-	if !b.persistent {
-		b.persistent = amqp.DeliveryMode(properties) == 2
-	}
-	if b.builder.Size() >= segstore.BatchBytesTarget {
-		c.commitBatch()
-	}
-}
-
-func (c *conn) batchBegin(ch *channel, queues []*broker.Queue) {
-	b := &c.shard.batch
-	b.builder.Reset(c.shard.loop.Now().UnixMilli())
-	b.ch = ch
-	b.queues = append(b.queues[:0], queues...)
-	b.persistent = false
-}
-
-// commitBatch appends the batch to its queues' logs.
-func (c *conn) commitBatch() {
-	b := &c.shard.batch
-	if b.count == 0 {
-		return
-	}
-	b.count = 0
-	ch := b.ch
-	now := c.shard.loop.Now().UnixMilli()
-	for i, q := range b.queues {
-		end, behind, err := q.Publish(b.builder, now)
-		if behind {
-			c.pacing.behind = q
-		}
-		if err != nil {
-			c.shard.srv.logger.Error("messages refused by a queue", "queue", q.Name, "vhost", q.VHost.Name, "err", err)
-		}
-		if ch.confirm {
-			ch.confirmWhen(b.seq, q, end, err, b.persistent, i == len(b.queues)-1)
-		}
-	}
-	clear(b.queues)
-	b.queues = b.queues[:0]
-	if b.builder.Size() > 2*segstore.BatchBytesTarget {
-		b.builder.Release()
-	}
 }
 
 // learn prepares the fast path for publishes that repeat this one.

@@ -9,6 +9,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/loop"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/arena"
+	"github.com/basaltmq/basaltmq/segstore/bodies"
 )
 
 // Options configure a Server. Zero values mean the defaults.
@@ -33,6 +34,7 @@ type Server struct {
 	handshake       time.Duration
 	heartbeat       time.Duration
 	messageBytesMax uint64
+	bodies          *bodies.Store // nil: large bodies stay in memory
 	shards          []*shard
 	nextConn        atomic.Uint64
 }
@@ -50,10 +52,14 @@ type shard struct {
 	wanted atomic.Bool
 	posted atomic.Bool
 
-	batch   batch
-	scratch []byte // frames under construction
-	closing bool
-	alarm   string // why publishers are blocked; see alarm.go
+	batch      batch
+	tx         *segstore.Tx // while a transaction is being applied
+	scratch    []byte       // frames under construction
+	refBytes   [bodies.RefBytes]byte
+	assembling int      // bytes of buffers that hold incomplete bodies
+	doomed     []doomed // see external.go
+	closing    bool
+	alarm      string // why publishers are blocked; see alarm.go
 }
 
 // NewServer makes a Server.
@@ -61,6 +67,7 @@ func NewServer(o Options) *Server {
 	s := &Server{
 		broker: o.Broker, auth: o.Auth, logger: o.Logger, version: o.Version,
 		handshake: o.HandshakeTimeout, heartbeat: o.Heartbeat, messageBytesMax: o.MessageBytesMax,
+		bodies: o.Broker.Bodies(),
 	}
 	if s.handshake == 0 {
 		s.handshake = handshakeTimeout
@@ -113,6 +120,7 @@ func (sh *shard) Run() {
 			c.committed()
 		}
 	}
+	sh.execute()
 }
 
 // wait puts c on the list of those to look at after the next commit.

@@ -170,7 +170,12 @@ func (c *conn) settle(r unackedRun) {
 
 func (c *conn) flushSettled() {
 	if c.settleQueue != nil {
-		c.settleQueue.Settle(c.settleFirst, c.settleCount)
+		if tx := c.shard.tx; tx == nil {
+			c.settleQueue.Settle(c.settleFirst, c.settleCount)
+		} else {
+			c.shard.doom(c.settleQueue, c.settleQueue.SettleKeeping(c.settleFirst, c.settleCount))
+			tx.Settled(c.settleQueue.Log(), c.settleFirst, c.settleCount)
+		}
 		c.settleQueue = nil
 		c.settleCount = 0
 	}

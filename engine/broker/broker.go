@@ -1,12 +1,14 @@
 package broker
 
 import (
-	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/segstore/disk"
 )
 
@@ -15,25 +17,25 @@ type Options struct {
 	Store  *segstore.Store
 	Disk   disk.Disk
 	Logger *slog.Logger
-	// SyncDefinitions is false at durability level "os".
-	SyncDefinitions bool
+	// Bodies keeps large bodies; nil: there are none.
+	Bodies *bodies.Store
+	// Journaled are the definition records that the store's journal held.
+	Journaled []MetaRecord
 	// CleanStop says that the last broker on these files stopped in good order.
 	CleanStop bool
-	// OnDurable is called, from any goroutine, when Definitions.Durable moved or
-	// Definitions.Err was set.
-	OnDurable func()
 }
 
 // Broker is the set of virtual hosts of one data directory.
 type Broker struct {
 	store  *segstore.Store
 	logger *slog.Logger
+	bodies *bodies.Store
+	scan   bodyScan
 	defs   *Definitions
 
 	mu        sync.RWMutex
 	vhosts    map[string]*VHost
 	nextID    atomic.Uint64
-	rewriting atomic.Bool
 	recovered Recovered
 }
 
@@ -48,19 +50,17 @@ const DefaultVHost = "/"
 
 // Open reads the definitions and opens the logs of all durable queues.
 func Open(o Options) (*Broker, error) {
-	b := &Broker{store: o.Store, logger: o.Logger, vhosts: map[string]*VHost{}}
+	b := &Broker{store: o.Store, logger: o.Logger, bodies: o.Bodies, vhosts: map[string]*VHost{}}
 	b.reserveLogID(1)
 	b.vhost(DefaultVHost)
-	defs, err := openDefinitions(o.Disk, o.SyncDefinitions, o.Logger, func() {
-		o.OnDurable()
-		b.rewriteIfDue()
-	}, b.apply)
+	defs, err := loadDefinitions(o.Disk, o.Store, o.Journaled, b.apply)
 	if err != nil {
 		return nil, err
 	}
 	b.defs = defs
+	o.Store.SetMetaCheckpoint(b.checkpoint)
 	if err := b.openLogs(&o); err != nil {
-		return nil, errors.Join(err, defs.close())
+		return nil, err
 	}
 	return b, nil
 }
@@ -68,7 +68,7 @@ func Open(o Options) (*Broker, error) {
 // openLogs opens the log of each queue that the definitions left, and puts
 // directories that belong to none aside.
 func (b *Broker) openLogs(o *Options) error {
-	known := map[uint64]bool{}
+	known := map[uint64]*Queue{}
 	for _, vh := range b.vhosts {
 		for _, e := range vh.exchanges {
 			if !isPredeclared(e.Name) {
@@ -83,7 +83,7 @@ func (b *Broker) openLogs(o *Options) error {
 			}
 			q.log = log
 			q.recover(o.CleanStop)
-			known[q.ID] = true
+			known[q.ID] = q
 			b.recovered.Queues++
 			b.recovered.Messages += q.ready()
 		}
@@ -94,14 +94,14 @@ func (b *Broker) openLogs(o *Options) error {
 	}
 	for _, id := range ids {
 		b.reserveLogID(id + 1)
-		if !known[id] {
+		if known[id] == nil {
 			b.logger.Warn("a log belongs to no queue: its directory is put aside under quarantine/", "log", id)
 			if err := b.store.Quarantine(id); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return b.openBodies(known)
 }
 
 // Recovered returns what Open found.
@@ -162,30 +162,36 @@ func (b *Broker) reserveLogID(n uint64) {
 	}
 }
 
-// rewriteIfDue replaces the definitions file by a short one when most of it
-// has been deleted since.
-func (b *Broker) rewriteIfDue() {
-	if !b.defs.wantsRewrite() || !b.rewriting.CompareAndSwap(false, true) {
-		return
-	}
-	go func() {
-		defer b.rewriting.Store(false)
-		b.Rewrite()
-	}()
-}
-
-// Rewrite writes the definitions file anew from the present state.
-func (b *Broker) Rewrite() {
+// checkpoint writes a snapshot of the definitions. The store calls it, from one
+// goroutine at a time.
+func (b *Broker) checkpoint() error {
 	b.mu.RLock()
-	defer b.mu.RUnlock()
-	records := appendRecord(nil, fields{recNextLogID}.num(b.nextID.Load()))
-	for _, vh := range b.vhosts {
-		vh.mu.Lock()
-		defer vh.mu.Unlock()
-		vh.snapshot(func(rec []byte) { records = appendRecord(records, rec) })
+	vhosts := slices.Collect(maps.Values(b.vhosts))
+	b.mu.RUnlock()
+	for _, vh := range vhosts {
+		vh.mu.RLock()
 	}
-	b.defs.rewrite(records)
+	// All changes are made under the locks just taken: none is half done.
+	seq := b.defs.Last()
+	var records [][]byte
+	if seq != b.defs.saved {
+		records = append(records, fields{recNextLogID}.num(b.nextID.Load()))
+		for _, vh := range vhosts {
+			vh.snapshot(func(rec []byte) { records = append(records, rec) })
+		}
+	}
+	for _, vh := range vhosts {
+		vh.mu.RUnlock()
+	}
+	if records == nil {
+		return nil
+	}
+	return b.defs.save(seq, records)
 }
 
-// Close commits the definitions. The store is the caller's to close.
-func (b *Broker) Close() error { return b.defs.close() }
+// Bodies returns the store of large bodies; nil if there is none.
+func (b *Broker) Bodies() *bodies.Store { return b.bodies }
+
+// Close ends what runs in the background. The stores are the caller's to
+// close, after it: closing asks for a last snapshot of the definitions.
+func (b *Broker) Close() { b.scan.close() }

@@ -5,138 +5,134 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"log/slog"
-	"strings"
+	"io/fs"
 	"sync"
-	"sync/atomic"
 
+	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/disk"
 )
 
-// Definitions is the file of durable exchanges, queues and bindings: a header
-// and then records (see records.go), appended by group commit.
+// Definitions makes durable exchanges, queues and bindings survive. A change is
+// a record (see records.go) with a sequence number, which goes into the store's
+// journal: ten thousand pipelined declares, and the messages published
+// meanwhile, share a handful of syncs. When the journal wants a file of it back
+// (a checkpoint), the present state is written as a snapshot:
 //
 //	8 bytes "BMQDEFS\x01": magic and format version
-//	records
+//	records, each u32 length | u32 CRC-32C | u8 kind | payload; the first is
+//	recSnapshot: sequence number the state includes, number of records
 //
-// Steps of a commit, all on one goroutine: take what has been appended since
-// the last one; write it; fdatasync; publish the sequence number reached;
-// call onDurable. What is appended meanwhile rides the next commit, so ten
-// thousand pipelined declares cost a handful of syncs.
+// The snapshot is written beside the old one, synced, and renamed over it, so
+// there is always a whole one. A start reads it and applies those records of
+// the journal that are newer.
 //
-// A crash can leave a torn last record: it was never answered, and Open cuts
-// it off (keeping what was cut beside the file). After a failed write or sync
-// nothing is reported durable any more: the state of the file is unknown until
-// it is read again at the next start.
+// States a crash can leave, and what mends them:
+//
+//  1. records in the journal only: applied at the next start;
+//  2. records in the journal and in the snapshot: skipped by their numbers;
+//  3. an unfinished definitions.new: overwritten by the next snapshot.
+//
+// Damage inside the snapshot stops the start with an explanation: without it
+// every log would look like an orphan.
 type Definitions struct {
-	disk      disk.Disk
-	logger    *slog.Logger
-	sync      bool // false: durability level "os"
-	onDurable func()
+	store *segstore.Store
+	disk  disk.Disk
+	base  uint64 // sequence number that the start recovered
 
-	mu      sync.Mutex
-	pending []byte // framed records not yet written
-	replace []byte // not nil: a whole new file, then pending
-	seq     uint64
-	dead    int // records since the last rewrite that deleted something
-	closed  bool
-	kick    chan struct{}
-	done    chan struct{}
+	mu  sync.Mutex
+	seq uint64 // last number given out
 
-	durable atomic.Uint64
-	failed  atomic.Pointer[error]
-
-	file disk.File
-	pos  int64
+	saved uint64 // number that the snapshot includes; only the checkpoint looks
 }
 
 const (
 	definitionsName  = "definitions"
+	definitionsTemp  = "definitions.new"
 	definitionsMagic = "BMQDEFS\x01"
 	recordHeader     = 8
 	// recordBytesMax bounds one record: names of 255 bytes and an argument
 	// table of at most a frame.
 	recordBytesMax = 1 << 20
-	// rewriteAfter deletions the file is written anew.
-	rewriteAfter = 8192
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-var errClosed = errors.New("broker: definitions are closed")
+// MetaRecord is a definition record that the journal held at the start.
+type MetaRecord struct {
+	Seq  uint64
+	Data []byte
+}
 
-// openDefinitions reads the file, calls apply for each record, and starts the
-// committing goroutine.
-func openDefinitions(d disk.Disk, sync bool, logger *slog.Logger, onDurable func(), apply func(rec []byte) error) (*Definitions, error) {
-	f := &Definitions{disk: d, logger: logger, sync: sync, onDurable: onDurable, kick: make(chan struct{}, 1), done: make(chan struct{})}
-	file, err := d.Open(definitionsName, disk.Create)
+// loadDefinitions reads the snapshot and what the journal has beyond it, and
+// calls apply for each record.
+func loadDefinitions(d disk.Disk, store *segstore.Store, journaled []MetaRecord, apply func(rec []byte) error) (*Definitions, error) {
+	f := &Definitions{store: store, disk: d}
+	data, err := readWhole(d, definitionsName)
 	if err != nil {
 		return nil, err
 	}
-	f.file = file
-	if err := f.load(apply); err != nil {
-		file.Close()
-		return nil, err
+	if data != nil {
+		if f.saved, err = readSnapshot(data, apply); err != nil {
+			return nil, err
+		}
 	}
-	go f.run()
+	f.seq = f.saved
+	for _, m := range journaled {
+		if m.Seq <= f.seq {
+			continue
+		}
+		if len(m.Data) == 0 {
+			return nil, errRecord
+		}
+		if err := apply(m.Data); err != nil {
+			return nil, fmt.Errorf("definition record %d of the journal: %w", m.Seq, err)
+		}
+		f.seq = m.Seq
+	}
+	f.base = f.seq
 	return f, nil
 }
 
-func (f *Definitions) load(apply func(rec []byte) error) error {
-	size, err := f.file.Size()
-	if err != nil {
-		return err
+// readSnapshot applies the records of a definitions file and returns the
+// sequence number it includes.
+func readSnapshot(data []byte, apply func(rec []byte) error) (seq uint64, err error) {
+	if len(data) < len(definitionsMagic) || string(data[:len(definitionsMagic)]) != definitionsMagic {
+		return 0, fmt.Errorf("broker: %s is not a definitions file of this version: restore it from a backup, or move it away to start without queues and exchanges", definitionsName)
 	}
-	buf := make([]byte, size)
-	if err := disk.Run(f.disk, &disk.Op{Kind: disk.Read, File: f.file, Buf: buf}); err != nil {
-		return err
-	}
-	if strings.HasPrefix(definitionsMagic, string(buf)) { // new, or torn when it was new
-		f.pos = int64(len(definitionsMagic))
-		if err := disk.Run(f.disk, &disk.Op{Kind: disk.Write, File: f.file, Buf: []byte(definitionsMagic)}); err != nil {
-			return err
-		}
-		return f.syncAll()
-	}
-	if len(buf) < len(definitionsMagic) || string(buf[:len(definitionsMagic)]) != definitionsMagic {
-		return fmt.Errorf("broker: %s is not a definitions file of this version: restore it from a backup, or move it away to start without queues and exchanges", definitionsName)
-	}
-	pos := len(definitionsMagic)
-	for pos < len(buf) {
-		rec, n := nextRecord(buf[pos:])
+	pos, count, want := len(definitionsMagic), uint64(0), uint64(0)
+	for pos < len(data) {
+		rec, n := nextRecord(data[pos:])
 		if n == 0 {
-			break
+			return 0, damaged(pos)
 		}
-		if err := apply(rec); err != nil {
-			return fmt.Errorf("%s at byte %d: %w", definitionsName, pos, err)
-		}
-		if kind := rec[0]; kind == recExchangeDelete || kind == recQueueDelete || kind == recUnbind {
-			f.dead++
+		if pos == len(definitionsMagic) {
+			if seq, want, err = parseSnapshotRecord(rec); err != nil {
+				return 0, err
+			}
+		} else if err := apply(rec); err != nil {
+			return 0, fmt.Errorf("%s at byte %d: %w", definitionsName, pos, err)
 		}
 		pos += n
+		count++
 	}
-	f.pos = int64(pos)
-	return f.cutTail(buf[pos:])
+	if count == 0 || count != want {
+		return 0, damaged(pos)
+	}
+	return seq, nil
 }
 
-// cutTail removes what follows the last good record.
-func (f *Definitions) cutTail(tail []byte) error {
-	if len(tail) == 0 {
-		return nil
+func damaged(pos int) error {
+	return fmt.Errorf("broker: %s is damaged at byte %d: restore it from a backup", definitionsName, pos)
+}
+
+// parseSnapshotRecord reads the first record of a definitions file.
+func parseSnapshotRecord(rec []byte) (seq, count uint64, err error) {
+	r := &reader{rest: rec[1:]}
+	seq, count = r.num(), r.num()
+	if rec[0] != recSnapshot || r.err != nil {
+		return 0, 0, damaged(len(definitionsMagic))
 	}
-	for at := 1; at < len(tail); at++ {
-		if _, n := nextRecord(tail[at:]); n != 0 {
-			return fmt.Errorf("broker: %s is damaged at byte %d, with good records after it: restore it from a backup, or cut it there to lose what follows", definitionsName, f.pos)
-		}
-	}
-	f.logger.Warn("the last definition record was torn by a crash and is dropped; it had not been answered", "file", definitionsName, "bytes", len(tail))
-	if err := writeWhole(f.disk, definitionsName+".torn", tail); err != nil {
-		return err
-	}
-	if err := disk.Run(f.disk, &disk.Op{Kind: disk.Truncate, File: f.file, Pos: f.pos}); err != nil {
-		return err
-	}
-	return f.syncAll()
+	return seq, count, nil
 }
 
 // nextRecord parses one framed record; n == 0 when there is no whole, sound one.
@@ -161,151 +157,78 @@ func appendRecord(dst, rec []byte) []byte {
 	return append(dst, rec...)
 }
 
-// Append queues a record and returns its sequence number (from 1). Called
+// Append puts a record into the journal and returns its sequence number. Called
 // under the lock of what it describes.
 func (f *Definitions) Append(rec []byte) uint64 {
 	f.mu.Lock()
-	f.pending = appendRecord(f.pending, rec)
+	defer f.mu.Unlock()
 	f.seq++
-	if kind := rec[0]; kind == recExchangeDelete || kind == recQueueDelete || kind == recUnbind {
-		f.dead++
-	}
-	seq := f.seq
-	f.mu.Unlock()
-	f.wake()
-	return seq
-}
-
-func (f *Definitions) wake() {
-	select {
-	case f.kick <- struct{}{}:
-	default:
-	}
+	f.store.AppendMeta(f.seq, rec)
+	return f.seq
 }
 
 // Durable returns the sequence number up to which records are safe.
-func (f *Definitions) Durable() uint64 { return f.durable.Load() }
+func (f *Definitions) Durable() uint64 { return max(f.base, f.store.MetaDurable()) }
+
+// Last returns the last sequence number given out.
+func (f *Definitions) Last() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seq
+}
 
 // pendingSeq is the last sequence number given out, 0 if it is durable.
 func (f *Definitions) pendingSeq() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.durable.Load() >= f.seq {
-		return 0
+	if seq := f.Last(); seq > f.Durable() {
+		return seq
 	}
-	return f.seq
+	return 0
 }
 
 // Err returns why nothing gets durable any more; nil while all is well.
 func (f *Definitions) Err() error {
-	if e := f.failed.Load(); e != nil {
-		return *e
+	if err := f.store.MetaErr(); err != nil {
+		return fmt.Errorf("broker: definitions cannot be written any more, durable declarations are refused until a restart: %w", err)
 	}
 	return nil
 }
 
-// wantsRewrite says that the file holds much that has been deleted since.
-func (f *Definitions) wantsRewrite() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.dead > rewriteAfter
-}
-
-// rewrite replaces the file's contents by records, which describe the state
-// that everything appended so far led to. The caller holds the locks under
-// which records are appended.
-func (f *Definitions) rewrite(records []byte) {
-	f.mu.Lock()
-	f.replace = append([]byte(definitionsMagic), records...)
-	f.pending = nil
-	f.dead = 0
-	f.mu.Unlock()
-	f.wake()
-}
-
-func (f *Definitions) run() {
-	defer close(f.done)
-	for range f.kick {
-		f.mu.Lock()
-		pending, replace, seq, closed := f.pending, f.replace, f.seq, f.closed
-		f.pending, f.replace = nil, nil
-		f.mu.Unlock()
-		if f.Err() == nil && (len(pending) > 0 || replace != nil) {
-			f.commit(pending, replace, seq)
-		}
-		if closed {
-			return
-		}
+// save replaces the snapshot by records, which describe the state at seq.
+func (f *Definitions) save(seq uint64, records [][]byte) error {
+	data := []byte(definitionsMagic)
+	data = appendRecord(data, fields{recSnapshot}.num(seq).num(uint64(len(records)+1)))
+	for _, rec := range records {
+		data = appendRecord(data, rec)
 	}
+	if err := writeWhole(f.disk, definitionsTemp, data); err != nil {
+		return err
+	}
+	if err := f.disk.Rename(definitionsTemp, definitionsName); err != nil {
+		return err
+	}
+	if err := f.disk.SyncDir("."); err != nil {
+		return err
+	}
+	f.saved = seq
+	return nil
 }
 
-func (f *Definitions) commit(pending, replace []byte, seq uint64) {
-	err := f.write(pending, replace)
+// readWhole returns the contents of a small file; nil when there is none.
+func readWhole(d disk.Disk, name string) ([]byte, error) {
+	file, err := d.Open(name, disk.ReadOnly)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
-		err = fmt.Errorf("broker: definitions cannot be written any more, durable declarations are refused until a restart: %w", err)
-		f.logger.Error("definitions cannot be written; durable declarations are refused until a restart", "file", definitionsName, "err", err)
-		f.failed.Store(&err)
-	} else {
-		f.durable.Store(seq)
+		return nil, err
 	}
-	f.onDurable()
-}
-
-func (f *Definitions) write(pending, replace []byte) error {
-	if replace != nil {
-		const tmp = definitionsName + ".new"
-		if err := writeWhole(f.disk, tmp, replace); err != nil {
-			return err
-		}
-		if err := f.disk.Rename(tmp, definitionsName); err != nil {
-			return err
-		}
-		file, err := f.disk.Open(definitionsName, disk.ReadWrite)
-		if err != nil {
-			return err
-		}
-		f.file.Close()
-		f.file, f.pos = file, int64(len(replace))
-		if err := f.disk.SyncDir("."); err != nil {
-			return err
-		}
+	defer file.Close()
+	size, err := file.Size()
+	if err != nil {
+		return nil, err
 	}
-	if len(pending) == 0 {
-		return nil
-	}
-	if err := disk.Run(f.disk, &disk.Op{Kind: disk.Write, File: f.file, Pos: f.pos, Buf: pending}); err != nil {
-		return err
-	}
-	f.pos += int64(len(pending))
-	if !f.sync {
-		return nil
-	}
-	return disk.Run(f.disk, &disk.Op{Kind: disk.Sync, File: f.file})
-}
-
-func (f *Definitions) syncAll() error {
-	if err := disk.Run(f.disk, &disk.Op{Kind: disk.Sync, File: f.file}); err != nil {
-		return err
-	}
-	return f.disk.SyncDir(".")
-}
-
-// close commits what is pending and ends the goroutine.
-func (f *Definitions) close() error {
-	f.mu.Lock()
-	if f.closed {
-		f.mu.Unlock()
-		return errClosed
-	}
-	f.closed = true
-	f.mu.Unlock()
-	f.wake()
-	<-f.done
-	err := f.Err()
-	if err == nil {
-		err = disk.Run(f.disk, &disk.Op{Kind: disk.Sync, File: f.file})
-	}
-	return errors.Join(err, f.file.Close())
+	data := make([]byte, size)
+	return data, disk.Run(d, &disk.Op{Kind: disk.Read, File: file, Buf: data})
 }
 
 // writeWhole creates or replaces a small file and syncs its contents.

@@ -11,20 +11,21 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/disk"
 )
 
 // TestDefinitions_GroupCommit: what is declared while a sync is in flight rides
-// the next one.
+// the next one, of the journal.
 func TestDefinitions_GroupCommit(t *testing.T) {
 	t.Parallel()
 	e := openDir(t, t.TempDir())
 	defer e.close()
-	before := e.disk.syncsOf(definitionsName)
+	before := e.disk.syncsOf(journalName)
 	gate := make(chan struct{})
 	blocked := make(chan struct{}, 10)
 	e.disk.setHinder(func(op *disk.Op) (<-chan struct{}, error) {
-		if op.Kind != disk.Sync || op.File.Name() != definitionsName {
+		if op.Kind != disk.Sync || op.File.Name() != journalName {
 			return nil, nil
 		}
 		blocked <- struct{}{}
@@ -46,7 +47,7 @@ func TestDefinitions_GroupCommit(t *testing.T) {
 	}
 	close(gate)
 	e.durable(last)
-	if n := e.disk.syncsOf(definitionsName) - before; n != 2 {
+	if n := e.disk.syncsOf(journalName) - before; n != 2 {
 		t.Errorf("%d syncs for 1001 records, want 2", n)
 	}
 }
@@ -59,7 +60,7 @@ func TestDefinitions_AgainWhilePending(t *testing.T) {
 	defer e.close()
 	gate := make(chan struct{})
 	e.disk.setHinder(func(op *disk.Op) (<-chan struct{}, error) {
-		if op.Kind == disk.Sync && op.File.Name() == definitionsName {
+		if op.Kind == disk.Sync && op.File.Name() == journalName {
 			return gate, nil
 		}
 		return nil, nil
@@ -105,7 +106,7 @@ func TestDefinitions_AgainWhilePending(t *testing.T) {
 }
 
 // TestDefinitions_FailedWriteOrSync: nothing is durable any more, later records
-// are not written behind a hole, and the next start finds what had been synced.
+// are not written behind a hole, and the next start finds what had been durable.
 func TestDefinitions_FailedWriteOrSync(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []disk.Kind{disk.Write, disk.Sync} {
@@ -119,7 +120,7 @@ func TestDefinitions_FailedWriteOrSync(t *testing.T) {
 			}
 			e.durable(seq)
 			e.disk.setHinder(func(op *disk.Op) (<-chan struct{}, error) {
-				if op.Kind == kind && op.File.Name() == definitionsName {
+				if op.Kind == kind && op.File.Name() == journalName {
 					return nil, syscall.EIO
 				}
 				return nil, nil
@@ -135,8 +136,13 @@ func TestDefinitions_FailedWriteOrSync(t *testing.T) {
 			if again < later || err != nil {
 				t.Errorf("declared again after a failure: %d, %v: must not look durable", again, err)
 			}
-			if err := e.broker.Close(); !errors.Is(err, syscall.EIO) {
-				t.Errorf("Close: %v", err)
+			writes := e.disk.writesOf(journalName)
+			e.broker.Close()
+			if err := e.store.Close(); !errors.Is(err, syscall.EIO) {
+				t.Errorf("closing the store: %v", err)
+			}
+			if n := e.disk.writesOf(journalName) - writes; n != 0 {
+				t.Errorf("%d writes to a journal that failed", n)
 			}
 			if d := e.broker.defs.Durable(); d != seq {
 				t.Errorf("durable up to %d, want %d", d, seq)
@@ -144,7 +150,7 @@ func TestDefinitions_FailedWriteOrSync(t *testing.T) {
 			if err := e.broker.defs.Err(); !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "restart") {
 				t.Errorf("Err: %v", err)
 			}
-			if err := errors.Join(e.store.Close(), e.disk.Close()); err != nil {
+			if err := e.disk.Close(); err != nil {
 				t.Error(err)
 			}
 			e = openDir(t, dir)
@@ -152,6 +158,11 @@ func TestDefinitions_FailedWriteOrSync(t *testing.T) {
 			if e.vh.exchanges["before"] == nil || e.vh.exchanges["later"] != nil {
 				t.Errorf("after a restart: %v", dump(e.vh))
 			}
+			seq, err = e.vh.DeclareExchange(ExchangeDeclare{Name: "later", Type: "fanout", Durable: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.durable(seq)
 		})
 	}
 }
@@ -160,9 +171,7 @@ func TestDefinitions_CloseTwice(t *testing.T) {
 	t.Parallel()
 	e := openDir(t, t.TempDir())
 	e.close()
-	if err := e.broker.Close(); !errors.Is(err, errClosed) {
-		t.Errorf("got %v", err)
-	}
+	e.broker.Close()
 }
 
 // TestDefinitions_AutoDeleteExchange_TransientBinding: an auto-delete exchange
@@ -200,8 +209,7 @@ func TestOpen_OrphanLog(t *testing.T) {
 	q := e.queue(QueueDeclare{Name: "orphan", Durable: true}, nil)
 	e.publish(q, "precious")
 	e.close()
-	parts := definitionsFile(t, dir)
-	writeDefinitions(t, dir, parts[0])
+	writeDefinitions(t, dir, snapshotFile(0))
 	e = openDir(t, dir)
 	if !strings.Contains(e.log.String(), "quarantine") {
 		t.Errorf("logged %q", e.log)
@@ -213,18 +221,59 @@ func TestOpen_OrphanLog(t *testing.T) {
 		t.Errorf("log id %d after %d, %+v", again.ID, q.ID, again.Counts())
 	}
 	e.close()
-	found := false
+	if !quarantined(t, dir, "precious") {
+		t.Error("the message is not in quarantine/")
+	}
+}
+
+// TestOpen_OrphanLogInTheJournal: so is what only the journal has of such a log.
+func TestOpen_OrphanLogInTheJournal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e := openDir(t, dir)
+	declareSome(e)
+	log, err := e.store.OpenLog(77, segstore.LogOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := segstore.NewBatch(e.pool)
+	defer b.Release()
+	b.Reset(0)
+	b.Add(b.Template(nil, []byte("orphan"), []byte{0, 0}), []byte("precious"))
+	if _, err := log.Append(b); err != nil {
+		t.Fatal(err)
+	}
+	log.WantDurable()
+	e.await("durable", func() bool { return log.Durable() == 1 && e.broker.defs.Durable() == 3 })
+	e.crash()
+	e = openDir(t, dir)
+	if got := e.broker.Recovered(); got != recoveredSome || !strings.Contains(e.log.String(), "quarantine") {
+		t.Errorf("recovered %+v, logged %q", got, e.log)
+	}
+	if q := e.queue(QueueDeclare{Name: "next", Durable: true}, nil); q.ID <= 77 {
+		t.Errorf("log id %d after 77", q.ID)
+	}
+	e.close()
+	if !quarantined(t, dir, "precious") {
+		t.Error("the message is not in quarantine/")
+	}
+}
+
+// quarantined says whether a file in quarantine/ contains text.
+func quarantined(t *testing.T, dir, text string) (found bool) {
+	t.Helper()
 	err := filepath.WalkDir(filepath.Join(dir, "quarantine"), func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			data, err := os.ReadFile(path)
-			found = found || bytes.Contains(data, []byte("precious"))
+			found = found || bytes.Contains(data, []byte(text))
 			return err
 		}
 		return err
 	})
-	if err != nil || !found {
-		t.Errorf("the message is not in quarantine/: %v", err)
+	if err != nil {
+		t.Error(err)
 	}
+	return found
 }
 
 // TestDefinitions_RecordBytes pins format version 1.
@@ -247,46 +296,12 @@ func TestDefinitions_RecordBytes(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", row.name, row.got, row.want)
 		}
 	}
+	file := snapshotFile(300, []byte("123456789"))
+	if want := "BMQDEFS\x01" + "\x04\x00\x00\x00\xb0\x7e\xb1\xb4\x08\xac\x02\x02" + "\x09\x00\x00\x00\x83\x92\x06\xe3123456789"; string(file) != want {
+		t.Errorf("a snapshot is %q, want %q", file, want)
+	}
 	framed := appendRecord(nil, []byte("123456789"))
 	if size, sum := binary.LittleEndian.Uint32(framed), binary.LittleEndian.Uint32(framed[4:]); size != 9 || sum != 0xe3069283 {
 		t.Errorf("framed with %d and %#x; CRC-32C of the check string is 0xe3069283", size, sum)
-	}
-}
-
-// TestDefinitions_FailedRewrite: a rewrite that fails leaves the file as it was,
-// and what a crash left of one is no obstacle.
-func TestDefinitions_FailedRewrite(t *testing.T) {
-	t.Parallel()
-	const unfinished = definitionsName + ".new"
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, unfinished), []byte("left by a crash"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	e := openDir(t, dir)
-	e.exchange(ExchangeDeclare{Name: "one", Type: "fanout", Durable: true})
-	e.broker.Rewrite()
-	seq, err := e.vh.DeclareExchange(ExchangeDeclare{Name: "two", Type: "fanout", Durable: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.durable(seq)
-	e.disk.setHinder(func(op *disk.Op) (<-chan struct{}, error) {
-		if op.Kind == disk.Write && op.File.Name() == unfinished {
-			return nil, syscall.ENOSPC
-		}
-		return nil, nil
-	})
-	e.broker.Rewrite()
-	e.await("the error is known", func() bool { return e.broker.defs.Err() != nil })
-	if err := e.broker.Close(); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("Close: %v", err)
-	}
-	if err := errors.Join(e.store.Close(), e.disk.Close()); err != nil {
-		t.Error(err)
-	}
-	e = openDir(t, dir)
-	defer e.close()
-	if got := e.broker.Recovered(); got.Exchanges != 2 {
-		t.Errorf("recovered %+v", got)
 	}
 }

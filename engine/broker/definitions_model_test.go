@@ -7,17 +7,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/basaltmq/basaltmq/segstore/disk/sim"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 	"pgregory.net/rapid"
 )
 
-// TestDefinitions_Model runs random topology histories, with restarts, against
-// a model of plain sets: RabbitMQ's rules written down a second time.
+// TestDefinitions_Model runs random topology histories, with snapshots, restarts,
+// kills and power cuts, against a model of plain sets: RabbitMQ's rules written
+// down a second time.
 func TestDefinitions_Model(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &topologyModel{dir: t.TempDir(), exchanges: map[string]ExchangeDeclare{}, queues: map[string]QueueDeclare{}, bindings: map[modelBinding]bool{}}
-		m.e = openDir(rt, m.dir)
+		m := &topologyModel{disk: sim.New(sim.Options{Seed: rapid.Uint64().Draw(rt, "seed")}), exchanges: map[string]ExchangeDeclare{}, queues: map[string]QueueDeclare{}, bindings: map[modelBinding]bool{}}
+		m.e = openSim(rt, m.disk)
 		defer func() { m.e.crash() }()
 		rt.Repeat(map[string]func(*rapid.T){
 			"declare exchange":  m.declareExchange,
@@ -30,8 +32,10 @@ func TestDefinitions_Model(t *testing.T) {
 			"bind2":             m.bind,
 			"bind3":             m.bind,
 			"unbind":            m.unbind,
-			"rewrite":           func(*rapid.T) { m.e.broker.Rewrite() },
+			"checkpoint":        m.checkpoint,
 			"restart":           m.restart,
+			"kill":              m.kill,
+			"power cut":         m.powerCut,
 			"":                  m.check,
 		})
 	})
@@ -45,7 +49,7 @@ type modelBinding struct {
 }
 
 type topologyModel struct {
-	dir       string
+	disk      *sim.Disk
 	e         *env
 	exchanges map[string]ExchangeDeclare
 	queues    map[string]QueueDeclare
@@ -225,10 +229,39 @@ func (m *topologyModel) unbind(t *rapid.T) {
 	m.remove(func(other modelBinding) bool { return other == mb })
 }
 
-// restart leaves what is durable, and bindings between such.
+func (m *topologyModel) checkpoint(t *rapid.T) {
+	if err := m.e.broker.checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (m *topologyModel) restart(t *rapid.T) {
 	m.e.t = t
+	last := m.e.broker.defs.Last()
 	m.e.close()
+	if seq := savedSeq(t, m.disk); seq != last {
+		t.Fatalf("after a stop in good order the snapshot includes %d, want %d", seq, last)
+	}
+	m.disk = m.disk.Kill() // it was closed; as good as a power cut
+	m.reopen(t)
+}
+
+// kill and powerCut come when everything is durable. What may be lost otherwise
+// is TestDefinitions_PowerCutAfterDurable's.
+func (m *topologyModel) kill(t *rapid.T) { m.stop(t, m.disk.Kill) }
+
+func (m *topologyModel) powerCut(t *rapid.T) { m.stop(t, m.disk.PowerCut) }
+
+func (m *topologyModel) stop(t *rapid.T, how func() *sim.Disk) {
+	m.e.t = t
+	m.e.durable(m.e.broker.defs.Last())
+	m.disk = how()
+	m.e.crash()
+	m.reopen(t)
+}
+
+// reopen leaves what is durable, and bindings between such.
+func (m *topologyModel) reopen(t *rapid.T) {
 	for b := range m.bindings {
 		if _, durable := m.ends(b); !durable {
 			delete(m.bindings, b)
@@ -236,7 +269,7 @@ func (m *topologyModel) restart(t *rapid.T) {
 	}
 	maps.DeleteFunc(m.exchanges, func(_ string, d ExchangeDeclare) bool { return !d.Durable })
 	maps.DeleteFunc(m.queues, func(_ string, d QueueDeclare) bool { return !d.Durable || d.Exclusive })
-	m.e = openDir(t, m.dir)
+	m.e = openSim(t, m.disk)
 	want := Recovered{Queues: len(m.queues), Exchanges: len(m.exchanges), Bindings: len(m.bindings)}
 	if got := m.e.broker.Recovered(); got != want {
 		t.Fatalf("recovered %+v, want %+v", got, want)

@@ -32,6 +32,9 @@
 //  5. Definition records are appended in the order of the changes they describe
 //     (both happen under the vhost's lock).
 //
+// Large messages have their bodies in files (bodies.go): the queue's log holds
+// references, the queue removes its name of a file when it settles the message.
+//
 // Locks, in this order: VHost.mu, Queue.mu, then the log's own.
 // Never two of a kind at once. No lock is held while a consumer's owner is
 // told something: owners post to their loop.

@@ -1,12 +1,11 @@
 package broker
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/segstore/disk"
+	"github.com/basaltmq/basaltmq/segstore/disk/sim"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -40,10 +40,12 @@ type tb interface {
 	Errorf(format string, args ...any)
 }
 
-// testDisk is a posix Disk that a test can watch and hinder. Syncs of data do
-// nothing: tests end processes, not machines, and so what was written stays.
+// testDisk is a Disk that a test can watch and hinder.
 type testDisk struct {
 	disk.Disk
+	// lazy makes syncs do nothing: tests that end processes, not machines, find
+	// again what was written.
+	lazy bool
 
 	mu     sync.Mutex
 	writes map[string]int // by file name
@@ -70,7 +72,8 @@ func (d *testDisk) Submit(ops []*disk.Op) {
 		if hinder != nil {
 			wait, err = hinder(op)
 		}
-		if wait == nil && err == nil && op.Kind != disk.Sync {
+		pass := err == nil && !(d.lazy && op.Kind == disk.Sync)
+		if wait == nil && pass {
 			d.Disk.Submit([]*disk.Op{op})
 			continue
 		}
@@ -78,7 +81,7 @@ func (d *testDisk) Submit(ops []*disk.Op) {
 			if wait != nil {
 				<-wait
 			}
-			if err == nil && op.Kind != disk.Sync {
+			if pass {
 				d.Disk.Submit([]*disk.Op{op})
 				return
 			}
@@ -88,7 +91,12 @@ func (d *testDisk) Submit(ops []*disk.Op) {
 	}
 }
 
-func (d *testDisk) SyncDir(string) error { return nil }
+func (d *testDisk) SyncDir(path string) error {
+	if d.lazy {
+		return nil
+	}
+	return d.Disk.SyncDir(path)
+}
 
 func (d *testDisk) setHinder(f func(op *disk.Op) (<-chan struct{}, error)) {
 	d.mu.Lock()
@@ -102,6 +110,12 @@ func (d *testDisk) syncsOf(name string) int {
 	return d.syncs[name]
 }
 
+func (d *testDisk) writesOf(name string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.writes[name]
+}
+
 // env is an open broker on a directory.
 type env struct {
 	t        tb
@@ -111,9 +125,13 @@ type env struct {
 	broker   *Broker
 	vh       *VHost
 	progress chan struct{} // capacity 1: something may have become durable
-	mark     string        // file that a clean stop leaves
 	log      *logBuffer
+
+	journaled []MetaRecord // that the start found
 }
+
+// cleanMark is a file that a stop in good order leaves.
+const cleanMark = "clean"
 
 // logBuffer collects what the broker logs.
 type logBuffer struct {
@@ -149,28 +167,47 @@ func tryOpenDir(t tb, dir string) (*env, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &env{
-		t: t, pool: new(arena.Pool), progress: make(chan struct{}, 1), log: &logBuffer{},
-		disk: &testDisk{Disk: posix, writes: map[string]int{}, syncs: map[string]int{}},
+	return tryOpen(t, &testDisk{Disk: posix, lazy: true}, segstore.Options{})
+}
+
+// openSim opens a broker on a simulated disk, whose syncs count.
+func openSim(t tb, d *sim.Disk) *env {
+	t.Helper()
+	e, err := tryOpen(t, &testDisk{Disk: d}, segstore.Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	moved := func() {
+	return e
+}
+
+// tryOpen opens a broker as engine.Engine does.
+func tryOpen(t tb, d *testDisk, o segstore.Options) (*env, error) {
+	t.Helper()
+	d.writes, d.syncs = map[string]int{}, map[string]int{}
+	e := &env{t: t, pool: new(arena.Pool), progress: make(chan struct{}, 1), log: &logBuffer{}, disk: d}
+	logger := slog.New(slog.NewTextHandler(e.log, nil))
+	o.Disk, o.Arena, o.Logger = d, e.pool, logger
+	o.OnCommit = func() {
 		select {
 		case e.progress <- struct{}{}:
 		default:
 		}
 	}
-	logger := slog.New(slog.NewTextHandler(e.log, nil))
-	e.store, err = segstore.Open(segstore.Options{Disk: e.disk, Arena: e.pool, Logger: logger, OnCommit: moved})
-	if err != nil {
+	o.OnMeta = func(seq uint64, rec []byte) error {
+		e.journaled = append(e.journaled, MetaRecord{Seq: seq, Data: bytes.Clone(rec)})
+		return nil
+	}
+	var err error
+	if e.store, err = segstore.Open(o); err != nil {
 		t.Fatal(err)
 	}
-	// As engine.Engine does it: the mark says how the last one stopped.
-	e.mark = filepath.Join(dir, "clean")
-	clean := os.Remove(e.mark) == nil
-	e.broker, err = Open(Options{Store: e.store, Disk: e.disk, Logger: logger, SyncDefinitions: true, CleanStop: clean, OnDurable: moved})
+	clean := d.Remove(cleanMark) == nil
+	if err := d.SyncDir("."); err != nil {
+		t.Fatal(err)
+	}
+	e.broker, err = Open(Options{Store: e.store, Disk: d, Logger: logger, Journaled: e.journaled, CleanStop: clean})
 	if err != nil {
-		_ = e.store.Close()
-		_ = e.disk.Close()
+		_ = errors.Join(e.store.Close(), d.Close())
 		return nil, err
 	}
 	e.vh = e.broker.VHost(DefaultVHost)
@@ -180,16 +217,23 @@ func tryOpenDir(t tb, dir string) (*env, error) {
 // close stops in good order.
 func (e *env) close() {
 	e.t.Helper()
-	if err := errors.Join(e.broker.Close(), e.store.Close(), e.disk.Close(), os.WriteFile(e.mark, nil, 0o600)); err != nil {
+	e.broker.Close()
+	err := e.store.Close()
+	if err == nil {
+		err = writeWhole(e.disk, cleanMark, []byte("in good order"))
+	}
+	if err == nil {
+		err = e.disk.SyncDir(".")
+	}
+	if err = errors.Join(err, e.disk.Close()); err != nil {
 		e.t.Errorf("close: %v", err)
 	}
 }
 
-// crash stops the store as kill -9 would. Definitions are waited for: losing
-// unanswered ones has tests of its own.
+// crash stops as kill -9 would: what was not written is lost.
 func (e *env) crash() {
 	e.store.Crash()
-	_ = e.broker.Close()
+	e.broker.Close()
 	_ = e.disk.Close()
 }
 
@@ -213,7 +257,12 @@ func (e *env) await(what string, done func() bool) {
 // durable waits for a definition record.
 func (e *env) durable(seq uint64) {
 	e.t.Helper()
-	e.await(fmt.Sprintf("definition %d durable", seq), func() bool { return e.broker.defs.Durable() >= seq })
+	e.await(fmt.Sprintf("definition %d durable", seq), func() bool {
+		if err := e.broker.defs.Err(); err != nil {
+			e.t.Fatal(err)
+		}
+		return e.broker.defs.Durable() >= seq
+	})
 }
 
 func (e *env) exchange(d ExchangeDeclare) {

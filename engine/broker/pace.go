@@ -54,8 +54,9 @@ type heldPublisher struct {
 	turn      uint64 // value of taken that makes it this one's turn
 }
 
-func (p *pace) published(b *segstore.Batch) {
-	p.recordBytes = (7*p.recordBytes + uint64(b.Size()/max(b.Count(), 1))) / 8
+// published notes a batch; externalBytes are in bodies of their own.
+func (p *pace) published(b *segstore.Batch, externalBytes uint64) {
+	p.recordBytes = (7*p.recordBytes + (uint64(b.Size())+externalBytes)/uint64(max(b.Count(), 1))) / 8
 }
 
 func (p *pace) took(count uint64, now int64) {

@@ -62,6 +62,7 @@ type Queue struct {
 	ringLen   int
 	woken     *Consumer // holder of the token
 	pace      pace
+	external  *externalBodies // nil: no record has an external body; see bodies.go
 
 	// bound counts this queue's bindings by source exchange. Guarded by VHost.mu.
 	bound map[*Exchange]int
@@ -118,21 +119,31 @@ func (q *Queue) recover(clean bool) {
 }
 
 // Publish appends a batch and returns the offset after its last record, and
-// whether the queue's consumers are behind (see HoldBack). now is in Unix
-// milliseconds. It fails when the queue's log is fenced.
-func (q *Queue) Publish(b *segstore.Batch, now int64) (end uint64, behind bool, err error) {
+// whether the queue's consumers are behind (see HoldBack). external names the
+// bodies of those records that have theirs in a file; they are the queue's from
+// now on. now is in Unix milliseconds. It fails when the queue's log is fenced.
+func (q *Queue) Publish(b *segstore.Batch, now int64, external ...BodyAt) (end uint64, behind bool, err error) {
 	q.mu.Lock()
 	if q.deleted {
 		q.mu.Unlock()
+		if len(external) > 0 {
+			q.VHost.broker.bodies.RemoveDir(q.BodyDir())
+		}
 		return 0, false, nil
 	}
 	base, err := q.log.Append(b)
 	if err != nil {
 		q.mu.Unlock()
+		if len(external) > 0 {
+			q.refuseBodies(external)
+		}
 		return 0, false, err
 	}
 	q.end = base + uint64(b.Count())
-	q.pace.published(b)
+	if len(external) > 0 {
+		q.noteBodies(base, external)
+	}
+	q.pace.published(b, externalBytes(external))
 	wake := q.grantToken()
 	end, behind = q.end, q.behind(behindBytes, now)
 	q.mu.Unlock()
@@ -228,13 +239,28 @@ func (q *Queue) Get() (run Run, remaining uint64) {
 // Settle ends the delivery of taken offsets: acked, dropped, or sent without
 // the need of an ack.
 func (q *Queue) Settle(first, count uint64) {
+	if ids := q.SettleKeeping(first, count); ids != nil {
+		q.RemoveBodies(ids)
+	}
+}
+
+// SettleKeeping is Settle, but leaves the external bodies of the messages for
+// the caller to remove (RemoveBodies): a transaction that acknowledges them may
+// still be undone by a crash.
+func (q *Queue) SettleKeeping(first, count uint64) (ids []uint64) {
 	q.mu.Lock()
 	q.unacked -= count
 	deleted := q.deleted
+	if q.external != nil && !deleted {
+		ids = q.settle(first, count)
+		q.mu.Unlock()
+		return ids
+	}
 	q.mu.Unlock()
 	if !deleted {
 		q.log.Settle(first, count)
 	}
+	return nil
 }
 
 // Return gives back what was taken but never sent. If nothing after it has been
@@ -341,27 +367,28 @@ func (q *Queue) DeliverableNow() bool {
 // Purge drops the ready messages and returns how many there were.
 func (q *Queue) Purge() uint64 {
 	q.mu.Lock()
-	n := q.purge()
+	n, ids := q.purge()
 	relieved := q.relieved(q.pace.clock)
 	q.mu.Unlock()
+	q.RemoveBodies(ids)
 	tell(nil, relieved)
 	return n
 }
 
-func (q *Queue) purge() uint64 {
+func (q *Queue) purge() (n uint64, ids []uint64) {
 	if q.deleted {
-		return 0
+		return 0, nil
 	}
-	n := q.ready()
+	n = q.ready()
 	for q.returned.Len() > 0 {
-		q.log.Settle(q.returned.PopFront(takeMax))
+		ids = append(ids, q.settle(q.returned.PopFront(takeMax))...)
 	}
 	if q.end > q.cursor {
-		q.log.Settle(q.cursor, q.end-q.cursor)
+		ids = append(ids, q.settle(q.cursor, q.end-q.cursor)...)
 	}
 	q.cursor = q.end
 	q.log.SetCursor(q.cursor)
-	return n
+	return n, ids
 }
 
 // Counts is a snapshot of a queue's figures.
@@ -436,6 +463,7 @@ func (q *Queue) markDeleted() (ready uint64, consumers []*Consumer) {
 	}
 	q.ring, q.woken, q.ringLen = nil, nil, 0
 	q.returned = rangeSet{}
+	q.external = nil // their directory goes with the log's
 	q.cursor = q.end
 	relieved := q.relieved(q.pace.clock)
 	q.mu.Unlock()

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 )
@@ -15,6 +14,7 @@ const (
 	DefinitionQueue     DefinitionKind = "queue"
 	DefinitionBinding   DefinitionKind = "binding"
 	DefinitionNextLogID DefinitionKind = "next log id"
+	DefinitionSnapshot  DefinitionKind = "snapshot" // first in a file
 )
 
 // DefinitionInfo is one record of a definitions file, or (Err not nil) a place
@@ -27,39 +27,32 @@ type DefinitionInfo struct {
 	VHost   string // of exchanges, queues and bindings
 	Name    string // of the exchange or queue; the source of a binding
 	LogID   uint64 // of a queue
+	Seq     uint64 // of a snapshot: the number of the last record it includes
 	Err     error
 }
 
-// Errors of places in a definitions file.
+// Errors of places in a definitions file. The broker refuses to start on each.
 var (
-	// ErrDefinitionsHeader: the file does not begin as it should. The broker
-	// refuses to start.
-	ErrDefinitionsHeader = errors.New("not a definitions file of this version: the broker refuses to start on it")
-	// ErrDefinitionsTorn: the end of the file is no whole record, which a crash
-	// can leave. The broker cuts it off.
-	ErrDefinitionsTorn = errors.New("a record without its end: the next start cuts it off; it had not been answered")
-	// ErrDefinitionsEnd: the last record is whole and its checksum wrong. The
-	// broker cuts it off.
-	ErrDefinitionsEnd = errors.New("the last record has a wrong checksum: the next start cuts it off, keeping a copy as .torn")
-	// ErrDefinitionsDamaged: bad bytes with good records after them. The broker
-	// refuses to start.
-	ErrDefinitionsDamaged = errors.New("bad bytes before good records: the broker refuses to start on it; restore the file from a backup")
+	ErrDefinitionsHeader  = errors.New("not a definitions file of this version: the broker refuses to start on it")
+	ErrDefinitionsDamaged = errors.New("bad bytes: the broker refuses to start on it; restore the file from a backup")
+	ErrDefinitionsCount   = errors.New("the file has not as many records as it says: the broker refuses to start on it; restore it from a backup")
 )
 
 // ReadDefinitions calls visit for each record in the contents of a definitions
 // file, in order, for tools: it applies nothing, changes nothing, and goes on
-// after damage. An empty file holds nothing and is sound.
+// after damage. What the journal has beyond it is not in the file.
 func ReadDefinitions(data []byte, visit func(DefinitionInfo)) {
-	if len(data) == 0 {
-		return
-	}
 	if !bytes.HasPrefix(data, []byte(definitionsMagic)) {
 		visit(DefinitionInfo{Bytes: int64(min(len(data), len(definitionsMagic))), Err: ErrDefinitionsHeader})
 		return
 	}
+	count, want := uint64(0), uint64(0)
 	for pos := len(definitionsMagic); pos < len(data); {
 		if rec, n := nextRecord(data[pos:]); n > 0 {
-			info := readDefinition(rec)
+			if count++; count == 1 {
+				_, want, _ = parseSnapshotRecord(rec)
+			}
+			info := readDefinition(rec, count == 1)
 			info.Pos, info.Bytes = int64(pos), int64(n)
 			visit(info)
 			pos += n
@@ -72,36 +65,44 @@ func ReadDefinitions(data []byte, visit func(DefinitionInfo)) {
 			}
 			next++
 		}
-		info := DefinitionInfo{Pos: int64(pos), Bytes: int64(next - pos), Err: ErrDefinitionsDamaged}
-		if next == len(data) {
-			info.Err = tailError(data[pos:])
-		}
-		visit(info)
+		visit(DefinitionInfo{Pos: int64(pos), Bytes: int64(next - pos), Err: ErrDefinitionsDamaged})
 		pos = next
 	}
+	if count != want || count == 0 {
+		visit(DefinitionInfo{Pos: int64(len(data)), Err: ErrDefinitionsCount})
+	}
 }
 
-// tailError judges the bytes after the last good record.
-func tailError(tail []byte) error {
-	if len(tail) < recordHeader || len(bytes.TrimLeft(tail, "\x00")) == 0 {
-		return ErrDefinitionsTorn
+// ReadDefinition decodes one record as the journal has it. Pos and Bytes stay 0.
+func ReadDefinition(rec []byte) DefinitionInfo {
+	if len(rec) == 0 {
+		return DefinitionInfo{Err: errMalformed}
 	}
-	if size := binary.LittleEndian.Uint32(tail); uint64(size) > uint64(len(tail)-recordHeader) && size <= recordBytesMax {
-		return ErrDefinitionsTorn
-	}
-	return ErrDefinitionsEnd
+	return readDefinition(rec, false)
 }
 
-// readDefinition decodes a framed record's contents.
-func readDefinition(rec []byte) (info DefinitionInfo) {
+var errMalformed = errors.New("the record is malformed: the broker refuses to start on it")
+
+// readDefinition decodes a record; first says that it is the first of a file,
+// where the snapshot's own belongs.
+func readDefinition(rec []byte, first bool) (info DefinitionInfo) {
 	kind, r := rec[0], &reader{rest: rec[1:]}
-	if kind == recNextLogID {
-		info.Kind, info.LogID = DefinitionNextLogID, r.num()
-	} else {
-		info.VHost, info.Name = r.str(), r.str()
+	if kind == recSnapshot && !first {
+		info.Err = unknownKind(kind)
+		return info
 	}
 	switch kind {
 	case recNextLogID:
+		info.Kind, info.LogID = DefinitionNextLogID, r.num()
+	case recSnapshot:
+		info.Kind = DefinitionSnapshot
+		info.Seq = r.num()
+		r.num()
+	default:
+		info.VHost, info.Name = r.str(), r.str()
+	}
+	switch kind {
+	case recNextLogID, recSnapshot:
 	case recExchangeDeclare:
 		info.Kind = DefinitionExchange
 		exchangeType := r.str()
@@ -125,10 +126,15 @@ func readDefinition(rec []byte) (info DefinitionInfo) {
 		r.str()
 		r.table()
 	default:
-		info.Err = fmt.Errorf("a record of the unknown kind %d: written by a newer version?", kind)
+		info.Err = unknownKind(kind)
+		return info
 	}
 	if r.err != nil {
-		info.Err = errors.New("the record is malformed: the broker refuses to start on it")
+		info.Err = errMalformed
 	}
 	return info
+}
+
+func unknownKind(kind byte) error {
+	return fmt.Errorf("a record of the unknown kind %d: written by a newer version?", kind)
 }

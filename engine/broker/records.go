@@ -8,12 +8,9 @@ import (
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
-// Definition records. A record in the file is
-//
-//	u32 length of kind and payload | u32 CRC-32C of them | u8 kind | payload
-//
-// little-endian; the payload is a series of fields: strings and tables as
-// uvarint length and bytes, numbers as uvarint, flags as one byte.
+// Definition records: u8 kind, then a payload that is a series of fields:
+// strings and tables as uvarint length and bytes, numbers as uvarint, flags as
+// one byte.
 const (
 	recExchangeDeclare byte = 1 // vhost, name, type, flags, arguments
 	recExchangeDelete  byte = 2 // vhost, name
@@ -22,6 +19,7 @@ const (
 	recBind            byte = 5 // vhost, source, flags, destination, key, arguments
 	recUnbind          byte = 6 // likewise
 	recNextLogID       byte = 7 // number: ids below it have been used
+	recSnapshot        byte = 8 // sequence number, number of records; first in a file
 )
 
 const (

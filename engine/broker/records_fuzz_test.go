@@ -1,7 +1,9 @@
 package broker
 
 import (
+	"bytes"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"strings"
@@ -72,41 +74,52 @@ func emptyBroker() *Broker {
 	return b
 }
 
-// FuzzDefinitionsFile opens arbitrary bytes as a definitions file: it is
-// refused, or read, and then appending to it and reading it again works.
+// FuzzDefinitionsFile reads arbitrary bytes as a definitions file: it is refused,
+// or what was read can be written and read again. ReadDefinitions sees the same.
 func FuzzDefinitionsFile(f *testing.F) {
 	vh := &VHost{Name: "/"}
-	file := []byte(definitionsMagic)
-	f.Add(slices.Clone(file))
-	file = appendRecord(file, exchangeRecord(recExchangeDeclare, vh, &Exchange{Name: "e", Type: "topic"}))
-	f.Add(slices.Clone(file))
-	file = appendRecord(file, queueRecord(recQueueDeclare, vh, &Queue{Name: "q", ID: 3}))
-	file = appendRecord(file, bindingRecord(recBind, vh, &Binding{Source: "e", Queue: "q"}))
+	f.Add(snapshotFile(0))
+	f.Add(everyDefinition())
+	file := snapshotFile(1<<40,
+		exchangeRecord(recExchangeDeclare, vh, &Exchange{Name: "e", Type: "topic"}),
+		queueRecord(recQueueDeclare, vh, &Queue{Name: "q", ID: 3}),
+		bindingRecord(recBind, vh, &Binding{Source: "e", Queue: "q"}))
 	f.Add(slices.Clone(file))
 	f.Add(file[:len(file)-3])
 	f.Add(append(slices.Clone(file), make([]byte, 30)...))
+	f.Add(append(slices.Clone(file), file[len(definitionsMagic):]...))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d := &memoryDisk{files: map[string][]byte{definitionsName: data}}
-		count := func(n *int) func([]byte) error {
-			return func([]byte) error { *n++; return nil }
+		var records [][]byte
+		seq, err := readSnapshot(data, func(rec []byte) error {
+			records = append(records, rec)
+			return nil
+		})
+		infos, bad := 0, false
+		ReadDefinitions(data, func(info DefinitionInfo) {
+			infos++
+			bad = bad || errors.Is(info.Err, ErrDefinitionsHeader) || errors.Is(info.Err, ErrDefinitionsDamaged) || errors.Is(info.Err, ErrDefinitionsCount)
+		})
+		if (err != nil) != bad {
+			t.Fatalf("readSnapshot says %v, ReadDefinitions damaged: %v", err, bad)
 		}
-		records, again := 0, 0
-		defs, err := openDefinitions(d, true, slog.New(slog.DiscardHandler), func() {}, count(&records))
 		if err != nil {
 			return
 		}
-		defs.Append([]byte{recNextLogID, 1})
-		if err := defs.close(); err != nil {
+		if infos != len(records)+1 {
+			t.Fatalf("ReadDefinitions has %d records, want %d", infos, len(records)+1)
+		}
+		d := &memoryDisk{files: map[string][]byte{}}
+		if err := (&Definitions{disk: d}).save(seq, records); err != nil {
 			t.Fatal(err)
 		}
-		defs, err = openDefinitions(d, true, slog.New(slog.DiscardHandler), func() {}, count(&again))
-		if err != nil {
-			t.Fatal(err)
+		var again [][]byte
+		defs, err := loadDefinitions(d, nil, nil, func(rec []byte) error {
+			again = append(again, rec)
+			return nil
+		})
+		if err != nil || defs.Last() != seq || !slices.EqualFunc(records, again, bytes.Equal) {
+			t.Fatalf("written with %d records up to %d, read %d (%v)", len(records), seq, len(again), err)
 		}
-		if again != records+1 {
-			t.Fatalf("%d records, then one more, then %d", records, again)
-		}
-		_ = defs.close()
 	})
 }
 
@@ -125,9 +138,19 @@ func (f memoryFile) Name() string         { return f.name }
 func (f memoryFile) Size() (int64, error) { return int64(len(f.d.files[f.name])), nil }
 func (f memoryFile) Close() error         { return nil }
 
-func (d *memoryDisk) Open(path string, _ disk.Flag) (disk.File, error) {
-	d.files[path] = append([]byte(nil), d.files[path]...)
+func (d *memoryDisk) Open(path string, flag disk.Flag) (disk.File, error) {
+	data, exists := d.files[path]
+	if !exists && flag == disk.ReadOnly {
+		return nil, fs.ErrNotExist
+	}
+	d.files[path] = append([]byte(nil), data...)
 	return memoryFile{d, path}, nil
+}
+
+func (d *memoryDisk) Rename(from, to string) error {
+	d.files[to] = d.files[from]
+	delete(d.files, from)
+	return nil
 }
 
 func (d *memoryDisk) Remove(path string) error {
@@ -150,8 +173,6 @@ func (d *memoryDisk) Submit(ops []*disk.Op) {
 			d.files[name] = data
 		case disk.Read:
 			op.N = copy(op.Buf, data[op.Pos:])
-		case disk.Truncate:
-			d.files[name] = data[:op.Pos]
 		case disk.Sync:
 		default:
 			op.Err = errors.ErrUnsupported

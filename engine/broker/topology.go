@@ -282,6 +282,9 @@ func (vh *VHost) finishDelete(q *Queue, consumers []*Consumer) {
 	if err := q.log.Delete(); err != nil {
 		vh.broker.logger.Error("cannot delete the files of a queue", "queue", q.Name, "vhost", vh.Name, "err", err)
 	}
+	if b := vh.broker.bodies; b != nil {
+		b.RemoveDir(q.BodyDir())
+	}
 	for _, c := range consumers {
 		c.Owner.Cancelled()
 	}

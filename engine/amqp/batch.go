@@ -1,0 +1,94 @@
+package amqp
+
+import (
+	"slices"
+
+	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/segstore/bodies"
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+// batch collects publishes of one channel to the same queues. It belongs to
+// the shard and is empty between two Input calls (invariant 6).
+type batch struct {
+	builder    *segstore.Batch
+	ch         *channel
+	queues     []*broker.Queue
+	count      int
+	external   []broker.BodyAt // of the records whose bodies are in files
+	seq        uint64          // confirm number of the last publish in it
+	persistent bool
+}
+
+func (c *conn) batchAdd(ch *channel, queues []*broker.Queue, exchange, key, properties, body []byte) {
+	c.batchAddRecord(ch, queues, exchange, key, properties, body, nil)
+}
+
+// batchAddRecord adds a record to the batch; ref is its external body, if any.
+func (c *conn) batchAddRecord(ch *channel, queues []*broker.Queue, exchange, key, properties, body []byte, ref *bodies.Ref) {
+	b := &c.shard.batch
+	if b.count > 0 && (b.ch != ch || !slices.Equal(b.queues, queues)) {
+		c.commitBatch()
+	}
+	if b.count == 0 {
+		c.batchBegin(ch, queues)
+	}
+	t := b.builder.Template(exchange, key, properties)
+	if t < 0 {
+		c.commitBatch()
+		c.batchBegin(ch, queues)
+		t = b.builder.Template(exchange, key, properties)
+	}
+	b.builder.Add(t, body)
+	if ref != nil {
+		b.external = append(b.external, broker.BodyAt{Index: b.builder.Count() - 1, Ref: *ref})
+	}
+	b.count++
+	b.seq = ch.seq
+	if !b.persistent {
+		b.persistent = amqp.DeliveryMode(properties) == 2
+	}
+	if b.builder.Size() >= segstore.BatchBytesTarget {
+		c.commitBatch()
+	}
+}
+
+func (c *conn) batchBegin(ch *channel, queues []*broker.Queue) {
+	b := &c.shard.batch
+	b.builder.Reset(c.shard.loop.Now().UnixMilli())
+	b.ch = ch
+	b.queues = append(b.queues[:0], queues...)
+	b.persistent = false
+}
+
+// commitBatch appends the batch to its queues' logs.
+func (c *conn) commitBatch() {
+	b := &c.shard.batch
+	if b.count == 0 {
+		return
+	}
+	b.count = 0
+	ch := b.ch
+	now := c.shard.loop.Now().UnixMilli()
+	for i, q := range b.queues {
+		end, behind, err := q.Publish(b.builder, now, b.external...)
+		if behind {
+			c.pacing.behind = q
+		}
+		if tx := c.shard.tx; tx != nil && err == nil && end > 0 {
+			tx.Appended(q.Log(), end-uint64(b.builder.Count()), end)
+		}
+		if err != nil {
+			c.shard.srv.logger.Error("messages refused by a queue", "queue", q.Name, "vhost", q.VHost.Name, "err", err)
+		}
+		if ch.confirm {
+			ch.confirmWhen(b.seq, q, end, err, b.persistent, i == len(b.queues)-1)
+		}
+	}
+	clear(b.queues)
+	b.queues, b.external = b.queues[:0], b.external[:0]
+	if b.builder.Size() > 2*segstore.BatchBytesTarget {
+		b.builder.Release()
+	}
+}

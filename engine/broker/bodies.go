@@ -1,0 +1,197 @@
+package broker
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/segstore/bodies"
+)
+
+// External bodies. The record of a large message holds a reference to a file
+// of package bodies instead of the body (bodies.Ref), and says so by
+// flagExternal in the flags of its properties. No client can set that bit: the
+// codec refuses it. It is taken out before the properties leave.
+//
+// A queue knows which of its offsets have such bodies, so that it can remove
+// them when the messages are settled. Nearly all queues have none: then
+// Queue.external is nil, and that is all it costs. After a start the knowledge
+// is found again in the background (scanbodies.go); until then it comes from
+// consumers, who say what they found (FoundBody) before it can be settled.
+
+// flagExternal is bit 1 of the property flags; AMQP 0-9-1 leaves it undefined.
+const flagExternal = 0x0002
+
+// IsExternal says whether the encoded properties belong to a record whose body
+// is external.
+func IsExternal(properties []byte) bool {
+	return len(properties) >= 2 && properties[1]&flagExternal != 0
+}
+
+// MarkExternal sets the mark in encoded properties.
+func MarkExternal(properties []byte) {
+	binary.BigEndian.PutUint16(properties, binary.BigEndian.Uint16(properties)|flagExternal)
+}
+
+// UnmarkExternal takes the mark out.
+func UnmarkExternal(properties []byte) {
+	binary.BigEndian.PutUint16(properties, binary.BigEndian.Uint16(properties)&^flagExternal)
+}
+
+// BodyAt names the external body of one record of a batch.
+type BodyAt struct {
+	Index int // of the record
+	Ref   bodies.Ref
+}
+
+// externalBodies is what a queue knows of its external bodies. Guarded by
+// Queue.mu.
+type externalBodies struct {
+	at map[uint64]uint64 // body id by offset, of unsettled records
+	// unseen are the bodies that the start found and no record has claimed yet;
+	// nil when the scan is done.
+	unseen map[uint64]struct{}
+}
+
+// BodyDir is where the queue's external bodies are.
+func (q *Queue) BodyDir() bodies.Dir {
+	return bodies.Dir{Log: q.ID, Transient: !q.Durable || q.Exclusive()}
+}
+
+// noteBodies records the external bodies of a batch appended at base; the
+// caller holds mu.
+func (q *Queue) noteBodies(base uint64, external []BodyAt) {
+	if q.external == nil {
+		q.external = &externalBodies{at: map[uint64]uint64{}}
+	}
+	for _, b := range external {
+		q.external.at[base+uint64(b.Index)] = b.Ref.ID
+	}
+}
+
+// refuseBodies removes bodies whose records the queue did not take.
+func (q *Queue) refuseBodies(external []BodyAt) {
+	ids := make([]uint64, len(external))
+	for i, b := range external {
+		ids[i] = b.Ref.ID
+	}
+	q.RemoveBodies(ids)
+}
+
+// RemoveBodies removes external bodies that settled messages had.
+func (q *Queue) RemoveBodies(ids []uint64) {
+	if len(ids) > 0 {
+		q.VHost.broker.bodies.Remove(q.BodyDir(), ids)
+	}
+}
+
+// FoundBody says that the unsettled record at offset has an external body. Who
+// took the offset says so before it is settled.
+func (q *Queue) FoundBody(offset, id uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.deleted {
+		q.foundBody(offset, id)
+	}
+}
+
+func (q *Queue) foundBody(offset, id uint64) {
+	if q.external == nil {
+		q.external = &externalBodies{at: map[uint64]uint64{}}
+	}
+	q.external.at[offset] = id
+	delete(q.external.unseen, id)
+}
+
+// settle settles offsets in the log and returns the external bodies that go
+// with them; the caller holds mu and calls RemoveBodies after unlocking. Both
+// happen under the lock, so that a scan does not note what is being settled.
+func (q *Queue) settle(first, count uint64) (ids []uint64) {
+	if e := q.external; e != nil {
+		ids = e.take(first, count)
+		if len(e.at) == 0 && e.unseen == nil {
+			q.external = nil
+		}
+	}
+	q.log.Settle(first, count)
+	return ids
+}
+
+// take removes the offsets from first on and returns their bodies.
+func (e *externalBodies) take(first, count uint64) (ids []uint64) {
+	if count <= uint64(len(e.at)) {
+		for offset := first; offset < first+count; offset++ {
+			if id, ok := e.at[offset]; ok {
+				ids = append(ids, id)
+				delete(e.at, offset)
+			}
+		}
+		return ids
+	}
+	for offset, id := range e.at {
+		if offset-first < count {
+			ids = append(ids, id)
+			delete(e.at, offset)
+		}
+	}
+	return ids
+}
+
+// externalBytes is the size of a batch's external bodies.
+func externalBytes(external []BodyAt) (bytes uint64) {
+	for _, b := range external {
+		bytes += b.Ref.Size
+	}
+	return bytes
+}
+
+// openBodies tells queues of the bodies that an earlier run left, and starts
+// looking for their records. Directories that belong to no queue are put aside.
+func (b *Broker) openBodies(known map[uint64]*Queue) error {
+	if b.bodies == nil {
+		return nil
+	}
+	var scans []*Queue
+	for _, left := range b.bodies.Left() {
+		b.reserveLogID(left.Log + 1)
+		q := known[left.Log]
+		if q == nil {
+			b.logger.Warn("bodies of large messages belong to no queue: their directory is put aside under quarantine/",
+				"log", left.Log, "bodies", len(left.IDs))
+			if err := b.bodies.Quarantine(left.Log); err != nil {
+				return err
+			}
+			continue
+		}
+		unseen := make(map[uint64]struct{}, len(left.IDs))
+		for _, id := range left.IDs {
+			unseen[id] = struct{}{}
+		}
+		q.external = &externalBodies{at: map[uint64]uint64{}, unseen: unseen}
+		scans = append(scans, q)
+	}
+	if len(scans) > 0 {
+		b.scan.start(b, scans)
+	}
+	return nil
+}
+
+// missing tells an offset without a record from a failed read.
+func missing(err error) (next uint64, ok bool) {
+	var m segstore.ErrMissing
+	if errors.As(err, &m) {
+		return m.Next, true
+	}
+	return 0, false
+}
+
+// sortedIDs is for logs and tests.
+func sortedIDs(set map[uint64]struct{}) []uint64 {
+	ids := make([]uint64, 0, len(set))
+	for id := range set {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
