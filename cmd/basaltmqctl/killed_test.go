@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/segstore"
@@ -26,7 +27,7 @@ func killedLife(t *testing.T, dir string, clean bool, queues ...string) {
 	pool, committed := new(arena.Pool), make(chan struct{}, 1)
 	var journaled []broker.MetaRecord
 	s, err := segstore.Open(segstore.Options{
-		Disk: posix, Arena: pool,
+		Disk: posix, Arena: pool, SyncInterval: time.Millisecond,
 		OnCommit: func() {
 			select {
 			case committed <- struct{}{}:

@@ -81,6 +81,9 @@ func loadDefinitions(d disk.Disk, store *segstore.Store, journaled []MetaRecord,
 		if m.Seq <= f.seq {
 			continue
 		}
+		if m.Seq != f.seq+1 {
+			return nil, fmt.Errorf("broker: definition records %d to %d are missing between %s and the journal: an older %s than the journal belongs to, or a damaged journal; restore both from one backup", f.seq+1, m.Seq-1, definitionsName, definitionsName)
+		}
 		if len(m.Data) == 0 {
 			return nil, errRecord
 		}

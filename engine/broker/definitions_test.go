@@ -3,16 +3,12 @@ package broker
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/basaltmq/basaltmq/segstore"
-	"github.com/basaltmq/basaltmq/segstore/disk"
 	"github.com/basaltmq/basaltmq/segstore/journal"
 )
 
@@ -156,7 +152,9 @@ func TestDefinitions_SkippedByNumber(t *testing.T) {
 		{name: "all older", file: snapshotFile(7, []byte("s")), records: []MetaRecord{{6, []byte("a")}, {7, nil}}, applied: "s", seq: 7},
 		{name: "twice, as two files of the journal have it", records: []MetaRecord{{1, []byte("a")}, {2, []byte("b")}, {1, []byte("a")}, {2, []byte("b")}, {3, []byte("c")}}, applied: "abc", seq: 3},
 		{name: "empty", records: []MetaRecord{{1, nil}}, err: "malformed"},
-		{name: "refused", records: []MetaRecord{{4, []byte("!")}}, err: "record 4 of the journal: no"},
+		{name: "refused", records: []MetaRecord{{1, []byte("!")}}, err: "record 1 of the journal: no"},
+		{name: "a gap behind the snapshot", file: snapshotFile(7), records: []MetaRecord{{9, []byte("a")}}, err: "records 8 to 8 are missing"},
+		{name: "a gap in the journal", records: []MetaRecord{{1, []byte("a")}, {4, []byte("b")}}, err: "records 2 to 3 are missing"},
 		{name: "refused in the snapshot", file: snapshotFile(7, []byte("!")), err: definitionsName + " at byte 19: no"},
 	}
 	for _, row := range rows {
@@ -292,118 +290,6 @@ func TestDefinitions_RefusedInTheJournal(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestDefinitions_CheckpointUnderChurn binds and unbinds from several goroutines
-// much more than the journal may hold.
-func TestDefinitions_CheckpointUnderChurn(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	open := func() *env {
-		posix, err := disk.OpenPosix(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := tryOpen(t, &testDisk{Disk: posix, lazy: true}, segstore.Options{JournalBytes: 32 << 10})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
-	}
-	e := open()
-	e.exchange(ExchangeDeclare{Name: "stays", Type: "direct", Durable: true})
-	stays := e.queue(QueueDeclare{Name: "stays", Durable: true}, nil)
-	e.publish(stays, "message")
-	stays.log.WantDurable()
-	gone := e.queue(QueueDeclare{Name: "gone", Durable: true}, nil).ID
-	if _, _, err := e.vh.DeleteQueue([]byte("gone"), false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	const workers, rounds = 3, 800
-	for life := range 3 {
-		before := e.store.Stats().Checkpoints
-		var group sync.WaitGroup
-		for w := range workers {
-			group.Go(func() {
-				for i := range rounds {
-					b := Binding{Source: "stays", Queue: "stays", RoutingKey: fmt.Sprint(life, ".", w, ".", i)}
-					if _, err := e.vh.Bind(b, nil); err != nil {
-						t.Error(err)
-						return
-					}
-					if i%100 == 0 {
-						continue // some stay
-					}
-					if _, err := e.vh.Unbind(b, nil); err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
-		}
-		group.Wait()
-		e.durable(e.broker.defs.Last())
-		e.await("a checkpoint", func() bool { return e.store.Stats().Checkpoints > before })
-		want := dump(e.vh)
-		if life == 1 {
-			e.close()
-		} else {
-			e.crash()
-		}
-		e = open()
-		if got := dump(e.vh); !slices.Equal(got, want) {
-			t.Fatalf("life %d: %d lines after reopening, want %d", life, len(got), len(want))
-		}
-		checkBookkeeping(t, e.vh)
-		if got := e.broker.Recovered().Messages; got != 1 {
-			t.Fatalf("life %d: %d messages", life, got)
-		}
-		next := e.queue(QueueDeclare{Name: "next", Durable: true}, nil)
-		if next.ID <= gone {
-			t.Fatalf("log id %d was given out again (%d)", gone, next.ID)
-		}
-		gone = next.ID
-		if _, _, err := e.vh.DeleteQueue([]byte("next"), false, false, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if e.broker.defs.saved == 0 {
-		t.Error("no snapshot was read")
-	}
-	e.close()
-}
-
-// TestDefinitions_CheckpointWithoutChanges writes nothing.
-func TestDefinitions_CheckpointWithoutChanges(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	e := openDir(t, dir)
-	checkpoint := func(writes int) {
-		t.Helper()
-		before := e.disk.writesOf(definitionsTemp)
-		if err := e.broker.checkpoint(); err != nil {
-			t.Fatal(err)
-		}
-		if n := e.disk.writesOf(definitionsTemp) - before; n != writes {
-			t.Errorf("%d writes, want %d", n, writes)
-		}
-	}
-	checkpoint(0)
-	e.queue(QueueDeclare{Name: "transient"}, nil)
-	checkpoint(0)
-	declareSome(e)
-	checkpoint(1)
-	checkpoint(0)
-	e.close()
-	if n := e.disk.writesOf(definitionsTemp); n != 1 {
-		t.Errorf("%d writes with the stop", n)
-	}
-	e = openDir(t, dir)
-	checkpoint(0)
-	e.close()
-	if n := e.disk.writesOf(definitionsTemp); n != 0 {
-		t.Errorf("%d writes in a life without changes", n)
 	}
 }
 

@@ -4,12 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
+	"log/slog"
 	"os"
+	"slices"
 	"testing"
 	"testing/fstest"
 
 	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/segstore/arena"
+	"github.com/basaltmq/basaltmq/segstore/disk/sim"
+	"github.com/basaltmq/basaltmq/segstore/journal"
 )
 
 // reseal gives the batch at the start of data a good checksum, if its length is
@@ -95,6 +101,63 @@ func FuzzVerifySettled(f *testing.F) {
 			if found.File != name || found.Pos+found.Bytes > int64(len(data)) {
 				t.Fatalf("%d bytes: %+v", len(data), found)
 			}
+		}
+	})
+}
+
+// FuzzReadJournal: any bytes as the journal's files give a report and never a
+// panic, and what would be replayed is what package journal replays.
+func FuzzReadJournal(f *testing.F) {
+	files := killed(f)
+	sound := files[journal0].Data
+	at := groupsOf(f, sound)
+	sound = sound[:at[len(at)-1]]
+	f.Add(sound, []byte{})
+	f.Add(sound[:len(sound)-10], sound[at[2]:])
+	f.Add(append(bytes.Clone(sound[at[1]:]), make([]byte, 100)...), []byte("BASALJRN"))
+	f.Add(append(bytes.Repeat([]byte{1}, 64), sound[at[1]:]...), sound)
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		files := fstest.MapFS{journal0: {Data: first, Mode: 0o640}, journal1: {Data: second, Mode: 0o640}}
+		r := verify(t, files)
+		for _, found := range r.Findings {
+			if size := int64(len(files[found.File].Data)); found.Pos > size || found.Pos+found.Bytes > size {
+				t.Fatalf("%d bytes: %+v", size, found)
+			}
+		}
+		d := sim.New(sim.Options{})
+		for name, f := range files {
+			writeSim(t, d, name, f.Data)
+		}
+		w, err := journal.Open(journal.Options{Disk: d, Arena: new(arena.Pool), Logger: slog.New(slog.DiscardHandler), LimitBytes: 1 << 20})
+		if err != nil {
+			if r.Count(Damage) == 0 {
+				t.Fatalf("the journal says %v, nothing was found", err)
+			}
+			return
+		}
+		defer w.Close()
+		var want, got []string
+		err = w.Replay(func(e *journal.Entry, _ journal.Source, ordinal uint64) error {
+			want = append(want, fmt.Sprint(ordinal, e.Kind, e.ID, e.First, e.End, len(e.Data)))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err := ReadJournal(context.Background(), files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = j.replay(&window{ctx: context.Background(), progress: new(Progress)}, func(e *journalEntry) error {
+			size := e.dataBytes
+			if e.Kind != journal.Batch && e.Kind != journal.Meta {
+				size = 0
+			}
+			got = append(got, fmt.Sprint(e.ordinal, e.Kind, e.ID, e.First, e.End, size))
+			return nil
+		})
+		if err != nil || !slices.Equal(got, want) {
+			t.Fatalf("entries %q (%v), want %q", got, err, want)
 		}
 	})
 }

@@ -52,7 +52,6 @@ type Journal struct {
 	fsys     fs.FS
 	files    []*journalFile // in the order a start replays them
 	findings []Finding      // about the journal as a whole
-	scanned  int64          // bytes
 }
 
 // ReadJournal looks through the journal's files; having none is no error. The
@@ -123,7 +122,6 @@ func (j *Journal) scan(w *window) error {
 			f.report.unreadable(err)
 		}
 		w.count(f.size)
-		j.scanned += f.size
 		if !f.kept {
 			identity = f.identity
 		}

@@ -18,6 +18,14 @@ func TestSettledSet_AgainstAMap(t *testing.T) {
 			}
 		}
 		set.normalise()
+		for range rapid.IntRange(0, 20).Draw(t, "insertions") {
+			first := rapid.Uint64Range(0, 60).Draw(t, "first")
+			end := rapid.Uint64Range(0, 64).Draw(t, "end")
+			set.insert(first, end)
+			for o := first; o < end; o++ {
+				model[o] = true
+			}
+		}
 		for i := 1; i < len(set.ranges); i++ {
 			if set.ranges[i].first <= set.ranges[i-1].end {
 				t.Fatalf("ranges %v", set.ranges)
