@@ -15,7 +15,7 @@ import (
 )
 
 // largeBody is a reproducible body that is kept in a file of its own.
-func largeBody(n int) string { return string(randomBody(256<<10 + 100_000 + n)) }
+func largeBody(n int) string { return string(randomBody(1<<20 + 100_000 + n)) }
 
 // large is a publish of it.
 func large(key string, n int, persistent bool) amqptest.Message {
@@ -549,6 +549,9 @@ func TestLarge_DeadConsumer(t *testing.T) {
 	}
 	c.Sync(1)
 	dead.Abort()
+	eventually(t, "what the dead one had is ready again", func() bool {
+		return amqptest.Ask[*amqp.QueueDeclareOk](c, 1, c.QueueDeclare("q", amqptest.Passive, nil)).MessageCount == 5
+	})
 	c.Subscribe(1, "q", "t", 0)
 	for range 2 {
 		if _, got := delivery(c); got != body {

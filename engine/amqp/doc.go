@@ -17,7 +17,7 @@
 // is room. Delivery tags of a run are consecutive, so what is unacknowledged
 // is kept as runs, not as messages.
 //
-// Large messages. A body of 256 KiB or more goes to a file of its own while it
+// Large messages. A body of 1 MiB or more goes to a file of its own while it
 // arrives, and comes from there, piece by piece, when it is delivered, got or
 // returned (external.go, source.go; package segstore/bodies). No body is ever
 // in memory as a whole, but for smaller ones while they are being received.
