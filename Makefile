@@ -24,7 +24,7 @@ test: build
 	$(GO) test -count=1 -short ./engine ./engine/loop ./segstore ./segstore/disk/... ./segstore/uring
 
 race:
-	$(TEST) -race -count=1 ./engine/... ./segstore/... ./wire/... ./perf/...
+	$(TEST) -race -short -count=1 ./engine/... ./segstore/... ./wire/... ./perf/...
 
 # Every fuzz target in turn; FUZZTIME=30s in CI.
 FUZZTIME ?= 10s
