@@ -111,8 +111,8 @@ func (l *Log) enterCheckpoint(r *round) {
 	any, _, _ := l.unsynced()
 	tail := l.tailHeld()
 	spill := tail > s.tune.carryBytes && l.flushLimit() == l.handled()
-	long := l.settled.intervals() > s.tune.carryRanges
-	if (any || spill || long) && r.steps <= 0 || long && l.txSettlePending() {
+	long := l.settled.intervals() > s.tune.carryRanges && !l.txSettlePending() // else the file would tell half of it
+	if (any || spill || long) && r.steps <= 0 {
 		c.todo = append(c.todo, l) // another time
 		c.visited = slices.DeleteFunc(c.visited, func(other *Log) bool { return other == l })
 		return
@@ -248,6 +248,10 @@ func (s *Store) endCheckpoint(r *round) {
 		return
 	}
 	if len(c.keep) > 0 {
+		s.syncJournal() // what was carried over, before the file goes
+		if js.err != nil {
+			return
+		}
 		if err := js.w.Keep(c.file, c.generation, c.keep); err != nil {
 			s.o.Logger.Error("segstore: a file of the journal that fenced logs need could not be put aside", "error", err)
 			return // the next round tries again
@@ -255,7 +259,7 @@ func (s *Store) endCheckpoint(r *round) {
 		c.keep = nil
 	}
 	r.entries = append(r.entries, entry{Entry: journal.Entry{Kind: journal.Done, ID: c.generation}})
-	r.done, r.wantSync = true, true
+	r.done, r.mustSync = true, true
 }
 
 // askForMeta gets the meta records out of the old file.
@@ -338,7 +342,7 @@ func (s *Store) closeJournal() {
 		l.mu.Unlock()
 	}
 	if clean && (needed || js.w.Pos() > 0) {
-		r.atomic, r.wantSync, r.done = true, true, true
+		r.atomic, r.mustSync = true, true
 		s.wave(nil, pass{}, r)
 		for _, id := range js.w.KeptLogs() {
 			if js.err == nil {

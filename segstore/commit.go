@@ -19,6 +19,7 @@ type journalState struct {
 	meta       [2]bool   // meta records in each file
 	checkpoint checkpoint
 	pending    bool // a group is staged
+	joined     bool // and its write syncs the file too
 
 	failed atomic.Pointer[error] // err for OpenLog
 
@@ -48,11 +49,7 @@ func (s *Store) isSynced(round uint64) bool {
 // written here, the last with the wave.
 func (s *Store) stageGroup(r *round, p pass) {
 	f, js := &s.flusher, &s.journal
-	if p.sync || p.final {
-		r.wantSync = true
-	} else if s.o.DurabilityOS && !r.done {
-		r.wantSync = false
-	}
+	r.wantSync = r.wantSync && !s.o.DurabilityOS || r.mustSync || p.sync || p.final
 	f.journalJob.reset(nil)
 	rest := r.entries
 	for len(rest) > 0 && js.err == nil {
@@ -107,6 +104,9 @@ func (s *Store) groupWritten(r *round) {
 		js.w.Written(!f.io.aheadFailed)
 	}
 	js.pending = false
+	if js.joined && js.err == nil {
+		js.w.Synced()
+	}
 	f.io.aheadFailed = false
 	if js.err == nil {
 		f.writtenRound = r.number
@@ -122,6 +122,7 @@ func (s *Store) stageGroupSync(r *round) {
 			r.entries[i].buf = nil
 		}
 	}
+	js.joined = false
 	if r.wantSync && js.err == nil && js.w.Unsynced() {
 		f.io.add(&f.journalJob, disk.Sync, js.w.File(), 0, nil)
 		js.syncs.Add(1)

@@ -3,7 +3,8 @@
 // in memory as long as possible and in segment files as long as necessary.
 //
 // It owns the record batch, the tail, the segments, the settled offsets and the
-// flusher that moves bytes from one to the other. It never looks into a
+// flusher that moves bytes from one to the other, through the journal
+// (package journal) that makes small amounts of all logs durable together. It never looks into a
 // record, knows no queue and no protocol, reads no configuration, and touches
 // the file system only through package disk.
 //
@@ -13,10 +14,14 @@
 //	log.go          Append, Settle, ...          tail.go         chunks in memory
 //	reader.go       walking records              back.go         reads behind the tail: cache
 //	fetch.go        ... the workers              load.go         ... one block from a file
-//	flusher.go      the cycle (start here)       plan.go         what a cycle does for one log
-//	persist.go      ... how it gets to disk      iogroup.go      one submission, many jobs
+//	flusher.go      the cycle (start here)       enter.go        what goes to the journal
+//	commit.go       ... a round as one group     checkpoint.go   making the older file superfluous
+//	plan.go         what goes to a log's files   persist.go      ... how it gets there
+//	spill.go        bounding memory              space.go        a full disk
+//	tx.go           transactions, meta records   iogroup.go      one submission, many jobs
 //	segment.go      the segment file             settledfile.go  the settled file
 //	open.go         start, stop, deletion        recover.go      reading back after a stop
+//	replay.go       ... and from the journal     assemble.go     ... putting offsets together
 //	intervals.go    sets of offsets              files.go        bounded open files
 //	scan.go         walking a segment file
 //
@@ -25,12 +30,16 @@
 // A Batch collects records and their templates. Append copies it to the open
 // chunk of the log's tail and gives it offsets; nothing else happens. If its
 // records are settled before the next but one flush tick, it is never written
-// and leaves a hole in the offsets. Otherwise the flusher gives it a place in
-// the last segment, computes its checksum and writes it, together with its
-// neighbours and with all other logs of the cycle. Written chunks are released,
-// but for the first 2 MiB of a log whose consumers read there; who comes later
-// reads blocks back from the segment. When all records of a segment are
-// settled its file is removed.
+// and leaves a hole in the offsets. Otherwise the flusher computes its checksum and
+// puts it into the journal, with its neighbours and those of all other logs, as
+// one group: one write, and one sync if somebody waits. It stays in memory until
+// it is settled, or written to the log's last segment: when memory for such
+// records gets short, or at the checkpoint that frees the journal's older file;
+// a few records of a quiet log are only carried from file to file. A log
+// with 256 KiB or more to write goes by the journal, straight to its segment.
+// Chunks in a segment are released, but for the first 2 MiB of a log whose
+// consumers read there; who comes later reads blocks back from the segment.
+// When all records of a segment are settled its file is removed.
 //
 // # Record batch (the same bytes in memory and on disk, little-endian)
 //
@@ -102,9 +111,16 @@
 //	       kind 1: all below a is settled; kind 2: [a, b) is settled;
 //	       kind 3: the cursor is a
 //
-// It is appended to, and rewritten under another name when it gets long. Records
+// It is written under another name, synced, and renamed: when a log with many
+// settled ranges is checkpointed, when its last segment goes, and by Close. Records
 // of kind 1 and 2 only add to what is settled, so they hold in any order and any
-// of them may be missing: then messages come again. The last cursor counts.
+// of them may be missing: then messages come again. The last cursor counts. What
+// the journal says comes after it.
+//
+// # Journal: journal/0, journal/1
+//
+// See package journal. Entries name logs and offsets, and offsets are never given
+// twice, so replaying them is harmless, as often as one likes.
 //
 // Other names: transient/ (logs that don't survive a restart) and trash/
 // (deleted logs on their way out) are wiped by Open; quarantine/ and files with
@@ -118,7 +134,9 @@
 //  2. low <= Durable <= Next after a flush; low and Durable never fall. An
 //     offset below low is settled.
 //  3. A chunk holds whole batches with contiguous offsets, chunks are sorted and
-//     disjoint. There are gaps where chunks were evicted or wholly settled.
+//     disjoint. There are gaps where chunks were evicted or wholly settled. In a
+//     chunk flushed <= saved <= used: below flushed batches are in a segment, below
+//     saved in the journal or a segment, or settled before, or on their way there.
 //  4. The bytes of a batch never change once Append has published it under the
 //     log's mutex, except for its checksum, which the flusher writes before the
 //     batch goes to disk and which nobody reads in memory. So Readers read and
@@ -126,32 +144,55 @@
 //  5. A Reader holds a reference on the buffer it stands in; a write in flight
 //     holds one too. Releasing a chunk never invalidates bytes in use.
 //  6. Everything unsettled is in a resident chunk or below the readable size of a
-//     segment, or both: a chunk is evicted only after its writes returned.
-//  7. Batches get their place on disk in the order of their offsets, by the
+//     segment, or both: a chunk is evicted only after its writes to a segment
+//     returned. Being in the journal is not enough: nobody reads there.
+//  7. Batches get their place in a segment in the order of their offsets, by the
 //     flusher alone; a batch passed over as settled is never written later. Only
-//     the last segment grows.
-//  8. A failed write or sync fences the log: it takes no more records, Durable
-//     stays, Err says why. What was appended can still be read and settled.
-//     Nothing is ever written to its files again.
+//     the last segment grows. (The journal has them in any order.)
+//  8. A failed write or sync of a log's files fences the log: it takes no more
+//     records, Durable stays, Err says why. What was appended can still be read
+//     and settled. Nothing is ever written to its files again. A failed write or
+//     sync of the journal fences all durable logs. A write that finds no space
+//     fences nothing: it is done again, whole, until there is some.
 //  9. A trailer is written only when all batches before it are synced: who finds
 //     a valid trailer needs not look at the data.
 //  10. The last segment of an empty log is removed only after the settled file,
 //     which then alone remembers Next, is synced.
 //  11. What cannot be read is renamed or copied aside and reported, not deleted.
+//  12. A file of the journal is overwritten only when a Done entry for it is synced
+//     in the other one. That is written only when, for every log with entries in
+//     the file, the segments are synced, and what neither they nor the settled
+//     file has is carried over. For a fenced log the file is put aside instead.
+//  13. All of a transaction is in one group of the journal. Its batches go to
+//     segments, and segments that it settled are removed, only when that group
+//     is synced.
 //
 // # What a crash can leave, and what mends it
 //
 //  1. A segment without trailer: it is scanned. The index is built again.
 //  2. Bad bytes at its end (a torn write, zeros, a torn footer): cut off; a copy
-//     is kept as .quarantine unless they are zeros or a footer. None of it was
-//     durable, or it was damaged later.
+//     is kept as .quarantine unless they are zeros or a footer, or the disk is
+//     full. None of it was durable without the journal, or it was damaged later.
 //  3. Bad bytes between good batches (writes that arrived out of order, a bad
-//     sector): passed over, reported; the offsets count as settled.
+//     sector), and holes: what the journal has for them becomes a stray chunk,
+//     see replay.go; else they are passed over, reported, and the offsets count
+//     as settled.
 //  4. A segment of zero bytes (created, not yet written): removed.
 //  5. A segment with a bad header: set aside; the offsets in it are not reused.
 //  6. Gaps between batches and between segments: settled offsets.
 //  7. A torn record at the end of the settled file: cut. settled.tmp: removed.
 //  8. Settled offsets that were not written yet: the records come again.
+//  9. Batches in the journal that the segments lack: they become chunks again.
+//  10. Batches in the journal and an unsealed segment: skipped, but the segment's
+//     bytes are written again, because the sync of the dead process may have failed
+//     and the kernel may take them for written.
+//  11. A checkpoint that did not get to its Done entry: both files are replayed, and
+//     it begins anew.
+//  12. A torn group, damaged groups: see package journal.
+//  13. A deletion in the journal whose directory is still there: the directory is
+//     nobody's log; the owner has it set aside (ListLogs, Quarantine).
+//  14. Logs in the journal that the owner does not open: they stay, are
+//     listed by ListLogs, and checkpointed like others.
 //
 // A corrupt batch in a sealed segment is found by the reader that gets there:
 // reported once, counted in Stats, and its offsets are ErrMissing from then on.
@@ -162,7 +203,7 @@
 // loops: none waits for the disk, except Open, OpenLog, ListLogs, Quarantine,
 // Close and Crash. A Batch and a Reader belong to one goroutine at a time.
 //
-// Lock order: Log.mu, then one of Store.mu, Store.chunkMu, fetcher.mu or a lock
+// Lock order: gate.mu, then Log.mu, then one of Store.mu, Store.chunkMu, fetcher.mu or a lock
 // of the arena; these four are leaves. Never two Log.mu. fileCache.mu is taken
 // with no other lock held, because files are opened under it (OpenLog, whose
 // log nobody knows yet, is the exception). Callbacks (OnCommit, wake) run with
@@ -171,15 +212,19 @@
 // The lists of logs to visit, and the flags in a log that mirror them, change
 // under Store.mu. Of a log's disk side (segments, acks) the flusher is the only writer, under
 // the log's mutex where others read it: it reads them without. The fields of a
-// segment that only it uses (created, entrySynced, unsynced, full, footerDirty)
-// need no lock at all.
+// segment that only it uses (created, entrySynced, unsynced, bare, full,
+// footerDirty), and the journal, need no lock at all.
 //
 // # Costs
 //
-// An idle log is about 400 bytes, no chunk, no goroutine, no open file. A log
+// An idle log is about 500 bytes, no chunk, no goroutine, no open file. A log
 // with one small record adds a chunk of 4 KiB; busy ones get 16, 64, then 256
-// KiB chunks. Written records stay resident up to 2 MiB per log and 8 MiB for
-// all logs, blocks read from disk likewise; all else is unwritten tail, bounded
-// by Pressured. Idle readers should be closed: one that stands in a chunk pins it.
+// KiB chunks. Records in segments stay resident up to 2 MiB per log and 8 MiB for
+// all logs, blocks read from disk likewise; those that only the journal has up to
+// 8 MiB (Options.HeldBytes); all else is unwritten tail, bounded by Pressured. A
+// group of the journal is assembled in a buffer of its size, at most 4 MiB unless
+// a transaction is in it. After a power cut strays (replay.go) come on top.
+// A steady small record is written twice, to the journal and to its segment, if
+// it lives that long; a by-passed one once. Idle readers should be closed: one that stands in a chunk pins it.
 // The arena's pages go back to the kernel when its owner calls Trim.
 package segstore

@@ -42,6 +42,7 @@ type round struct {
 	ackBytes int64 // left for settled entries that nobody waits for
 	steps    int   // left for logs that a checkpoint writes out
 	wantSync bool  // somebody waits for the journal to be durable
+	mustSync bool  // whatever level of durability confirms have
 	atomic   bool  // all entries must be in one group
 	done     bool  // the group ends the checkpoint
 	metaTo   uint64

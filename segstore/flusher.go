@@ -315,6 +315,10 @@ func (s *Store) wave(logs []*Log, p pass, r *round) {
 	}
 	if r != nil {
 		s.stageGroup(r, p)
+		if s.journal.pending && r.wantSync && f.io.joinSync() {
+			s.journal.joined = true
+			s.journal.syncs.Add(1)
+		}
 	}
 	f.io.run(s)
 	if r != nil {

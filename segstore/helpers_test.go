@@ -229,3 +229,6 @@ func (c *fakeClock) Now() time.Time {
 	defer c.mu.Unlock()
 	return c.now
 }
+
+// testArena is for stores that crash in the middle of Open.
+var testArena = new(arena.Pool)

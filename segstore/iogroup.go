@@ -41,6 +41,16 @@ func (g *ioGroup) add(j *job, kind disk.Kind, file disk.File, pos int64, buf []b
 	g.n++
 }
 
+// joinSync makes the only operation queued, a write, sync its file too, and
+// reports whether that was possible.
+func (g *ioGroup) joinSync() bool {
+	if g.n != 1 || g.ops[0].Kind != disk.Write {
+		return false
+	}
+	g.ops[0].SyncAfter = true
+	return true
+}
+
 func (g *ioGroup) addWrite(j *job, file disk.File, pos int64, buf []byte, optional bool) {
 	g.add(j, disk.Write, file, pos, buf)
 	g.optional[g.n-1] = optional
@@ -59,7 +69,14 @@ func (g *ioGroup) run(s *Store) {
 		full := error(nil)
 		for i := range g.n {
 			op := g.ops[i]
+			synced := op.SyncAfter && op.N == len(op.Buf) // it failed or not
+			if synced {
+				s.syncs.Add(1)
+			}
 			switch {
+			case synced && op.Err != nil:
+				g.owners[i].fail(op.Err)
+				op.Err = nil
 			case op.Kind == disk.Sync:
 				s.syncs.Add(1)
 				g.owners[i].fail(op.Err)

@@ -287,22 +287,30 @@ func (d *memDisk) do(op *disk.Op) error {
 		}
 		n.apply(memWrite{pos: op.Pos, data: slices.Clone(buf)})
 		op.N = len(buf)
+		if op.SyncAfter {
+			return d.sync(f)
+		}
 	case disk.Truncate:
 		if err := d.mutate("truncate", f.path); err != nil {
 			return err
 		}
 		n.apply(memWrite{truncate: true, pos: op.Pos})
 	case disk.Sync:
-		if err := d.mutate("sync", f.path); err != nil {
-			return err
-		}
-		for _, w := range n.pending {
-			n.stable = w.on(n.stable)
-		}
-		n.pending = n.pending[:0]
+		return d.sync(f)
 	default:
 		return errors.ErrUnsupported
 	}
+	return nil
+}
+
+func (d *memDisk) sync(f *memFile) error {
+	if err := d.mutate("sync", f.path); err != nil {
+		return err
+	}
+	for _, w := range f.node.pending {
+		f.node.stable = w.on(f.node.stable)
+	}
+	f.node.pending = f.node.pending[:0]
 	return nil
 }
 

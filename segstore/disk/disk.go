@@ -37,9 +37,13 @@ type Op struct {
 	Pos  int64  // byte position in the file
 	Len  int64  // Punch only
 	Buf  []byte // Write, Read
-	N    int    // bytes read or written, set before Done
-	Err  error  // set before Done; wrapped with the file's name
-	Done func(*Op)
+	// SyncAfter makes a Write that succeeded be followed by a Sync of the file:
+	// one hand-over less than two Ops, for who has nothing to do in between. On
+	// an error N tells which of the two failed: after a failed Sync it is len(Buf).
+	SyncAfter bool
+	N         int   // bytes read or written, set before Done
+	Err       error // set before Done; wrapped with the file's name
+	Done      func(*Op)
 
 	next *Op  // in the queue of the Disk that owns the Op
 	held bool // the Op holds File's descriptor open

@@ -105,7 +105,10 @@ func (p *posix) runWorker() {
 func blockingCall(op *Op, fd int) (n int, err error) {
 	switch op.Kind {
 	case Write:
-		return writeAll(fd, op.Buf, op.Pos)
+		if n, err = writeAll(fd, op.Buf, op.Pos); err != nil || !op.SyncAfter {
+			return n, err
+		}
+		return n, retryInterrupted(func() error { return unix.Fdatasync(fd) })
 	case Read:
 		return readFull(fd, op.Buf, op.Pos)
 	}

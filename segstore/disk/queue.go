@@ -61,7 +61,11 @@ func (op *Op) finish(n int, err error) {
 	op.N = n
 	op.Err = nil
 	if err != nil {
-		op.Err = &fs.PathError{Op: op.Kind.String(), Path: op.File.Name(), Err: err}
+		what := op.Kind
+		if op.SyncAfter && n == len(op.Buf) {
+			what = Sync
+		}
+		op.Err = &fs.PathError{Op: what.String(), Path: op.File.Name(), Err: err}
 	}
 	if op.held {
 		op.held = false

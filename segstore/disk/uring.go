@@ -65,6 +65,7 @@ type ringSlot struct {
 	op      *Op
 	moved   int // bytes done by completions before this one
 	retries int
+	syncing bool // the write of an Op with SyncAfter is done
 	pinner  runtime.Pinner
 }
 
@@ -244,7 +245,7 @@ func (r *ringDisk) start(op *Op) {
 		})
 		return
 	}
-	if len(op.Buf) == 0 && (op.Kind == Write || op.Kind == Read) {
+	if len(op.Buf) == 0 && (op.Kind == Write && !op.SyncAfter || op.Kind == Read) {
 		op.finish(0, nil)
 		return
 	}
@@ -252,6 +253,7 @@ func (r *ringDisk) start(op *Op) {
 	r.free = r.free[:len(r.free)-1]
 	s := &r.slots[slot]
 	s.op, s.moved, s.retries = op, 0, 0
+	s.syncing = op.Kind == Write && len(op.Buf) == 0 // SyncAfter, and nothing to write
 	if len(op.Buf) > 0 {
 		s.pinner.Pin(&op.Buf[0]) // ignores memory that is not the Go heap's
 	}
@@ -263,6 +265,10 @@ func (r *ringDisk) issue(slot int) {
 	s := &r.slots[slot]
 	op, userData := s.op, uint64(slot)
 	fd := op.File.(*file).fd
+	if s.syncing {
+		r.prepared(r.ring.Fsync(fd, true, userData))
+		return
+	}
 	switch op.Kind {
 	case Write:
 		r.prepared(r.ring.Write(fd, op.Buf[s.moved:], op.Pos+int64(s.moved), userData))
@@ -295,16 +301,17 @@ func (r *ringDisk) complete(c uring.CQE) {
 	op := s.op
 	err := c.Err()
 	switch {
-	case err == unix.EINTR, err == unix.EAGAIN && op.Kind <= Read && s.retries < retriesMax:
+	case err == unix.EINTR, err == unix.EAGAIN && op.Kind <= Read && !s.syncing && s.retries < retriesMax:
 		s.retries++
 		r.issue(slot)
 		return
-	case err != nil:
+	case err != nil, s.syncing:
 	case op.Kind == Write:
 		s.moved += int(c.Res)
 		if c.Res == 0 {
 			err = io.ErrShortWrite // no progress and no reason: never loop on it
-		} else if s.moved < len(op.Buf) {
+		} else if s.moved < len(op.Buf) || op.SyncAfter {
+			s.syncing = s.moved == len(op.Buf)
 			r.issue(slot)
 			return
 		}

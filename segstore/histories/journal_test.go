@@ -71,15 +71,23 @@ func (w *world) observeMeta(level Loss) {
 	}
 }
 
+// largeBytes is the size of a large body: three parts with one each are more
+// than the 4 MiB after which the journal cuts what is no transaction.
+const largeBytes = 1500 << 10
+
 // commit does a transaction over up to four logs, the same one twice if it
 // comes so.
-func (w *world) commit(rng *rand.Rand) {
+func (w *world) commit(rng *rand.Rand, large, wait bool) {
 	var parts []segstore.TxPart
 	var do []func(p *segstore.TxPart)
 	var appended, settled []Piece
 	fenced := false
 	ahead := map[*liveLog]uint64{} // Next with the parts so far
-	for range pick(rng, 1, 2, 3, 4) {
+	count := pick(rng, 1, 2, 3, 4)
+	if large {
+		count = 4
+	}
+	for range count {
 		l := w.logs[rng.IntN(len(w.logs))]
 		if l.log == nil {
 			continue
@@ -87,7 +95,7 @@ func (w *world) commit(rng *rand.Rand) {
 		fenced = fenced || l.log.Err() != nil
 		next := max(ahead[l], l.model.Next())
 		ahead[l] = next
-		if rng.IntN(2) == 0 && next > 0 {
+		if rng.IntN(2) == 0 && next > 0 && !large {
 			first, count := rng.Uint64N(next), pick[uint64](rng, 1, 1, 3, 50)
 			parts = append(parts, segstore.TxPart{Log: l.log, First: first, Count: count})
 			w.note("  settle log %d from %d on, %d", l.model.ID, first, count)
@@ -104,6 +112,10 @@ func (w *world) commit(rng *rand.Rand) {
 		b := segstore.NewBatch(w.pool)
 		defer b.Release()
 		records := w.buildBatch(b, rng, pick(rng, 0, 1, 1, 3, 30))
+		if large { // together more than what usually is one write
+			b.Reset(0)
+			records = []Record{w.addRecord(b, rng, largeBytes, 0)}
+		}
 		ahead[l] += uint64(len(records))
 		w.note("  append %d to log %d", len(records), l.model.ID)
 		parts = append(parts, segstore.TxPart{Log: l.log, Batch: b})
@@ -137,7 +149,7 @@ func (w *world) commit(rng *rand.Rand) {
 		do[i](&parts[i])
 	}
 	w.txs.Add(parts[0].Ticket, appended, settled)
-	if rng.IntN(2) == 0 {
+	if !wait {
 		return
 	}
 	if w.wait(func() bool {
@@ -152,7 +164,7 @@ func (w *world) commit(rng *rand.Rand) {
 func (w *world) forgive() {
 	w.clean = false
 	for _, l := range w.logs {
-		l.model.AcksDamaged = true
+		l.model.AcksDamaged, l.model.Forgiven = true, true
 		l.model.MarkDamaged(0, NoOffset)
 	}
 	for _, d := range w.deleted {

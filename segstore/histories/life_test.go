@@ -65,9 +65,7 @@ func (w *world) tryOpen(rng *rand.Rand) bool {
 	if !w.openDeleted(rng) {
 		return false
 	}
-	if err := w.txs.Adopted(w.modelOf); err != nil {
-		fail("%v", err)
-	}
+	w.checkTransactions()
 	if w.clean && w.lines.warnings.Load() != warnings {
 		fail("opening after a clean stop complained: %s", *w.lines.last.Load())
 	}
@@ -112,7 +110,7 @@ func (w *world) openDeleted(rng *rand.Rand) bool {
 		if d == nil {
 			continue
 		}
-		if rng.IntN(3) == 0 {
+		if !w.starved && rng.IntN(3) == 0 { // it needs space, and waits for it
 			if !w.quarantine(d) {
 				return false
 			}
@@ -142,6 +140,13 @@ func (w *world) openDeleted(rng *rand.Rand) bool {
 		d.fresh = true
 	}
 	return true
+}
+
+// checkTransactions: after logs were adopted, before anything is done to them.
+func (w *world) checkTransactions() {
+	if err := w.txs.Adopted(w.modelOf); err != nil {
+		fail("%v", err)
+	}
 }
 
 // checkListed: every log that must hold something is known; false if the disk

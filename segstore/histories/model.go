@@ -49,6 +49,10 @@ type LogModel struct {
 	vanished      map[uint64]bool // serials of records lost though unsettled
 	stayedSettled map[uint64]bool // serials of records whose settlement came through a stop
 
+	// Forgiven: a bit flipped in the journal. What was given up as lost may come
+	// back, and what it was is forgotten.
+	Forgiven bool
+
 	// AcksDamaged: a bit flipped where settlements are kept, or a sync of them
 	// failed: some may be gone.
 	AcksDamaged bool
@@ -200,7 +204,7 @@ func (m *LogModel) Expect(next uint64) error {
 		return fmt.Errorf("log %d: promise 6: next is %d after %s, was %d and never above %d", m.ID, next, m.loss, m.Next(), m.nextMax)
 	}
 	for m.Next() < next {
-		m.Records = append(m.Records, Record{Settled: true, Lost: true})
+		m.Records = append(m.Records, Record{Settled: true, Lost: true, Damaged: m.Forgiven})
 	}
 	return nil
 }

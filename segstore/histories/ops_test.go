@@ -90,10 +90,19 @@ func (w *world) doGlobal(o op, l *liveLog, rng *rand.Rand) {
 	case opRelease:
 		w.release()
 	case opCommit:
-		w.commit(rng)
+		crashes := w.program.config.theme == themeCrash
+		large := rng.IntN(120) == 0
+		if crashes && (large || rng.IntN(8) == 0) {
+			w.disk.CrashAfter(1 + rng.Int64N(8)) // in the middle of its group
+		}
+		w.commit(rng, large, rng.IntN(2) == 0)
 	case opMeta:
 		w.appendMeta(rng)
 	case opClose:
+		w.restart(LossNone, rng)
+	case opCloseBusy: // Close finds a transaction, and may not come to its end
+		w.commit(rng, false, false)
+		w.disk.CrashAfter(1 + rng.Int64N(16))
 		w.restart(LossNone, rng)
 	case opKill:
 		w.restart(LossKill, rng)
@@ -105,7 +114,9 @@ func (w *world) doGlobal(o op, l *liveLog, rng *rand.Rand) {
 		for _, l := range w.logs {
 			if l.log == nil {
 				w.release()
-				w.openLog(l)
+				if w.openLog(l) {
+					w.checkTransactions()
+				}
 				break
 			}
 		}
@@ -143,13 +154,11 @@ func (w *world) restart(loss Loss, rng *rand.Rand) {
 	w.open(rng)
 }
 
-// newRecord draws a record and adds it to the batch; false if the batch took no
-// more templates.
+// newRecord draws a record and adds it to the batch, whose time is base, as of
+// now; false if the batch took no more templates.
 func (w *world) newRecord(b *segstore.Batch, rng *rand.Rand, base, now int64) (Record, bool) {
-	size := 0
-	if most := w.program.config.bodyBytesMax; most > 0 {
-		size = rng.IntN(pick(rng, 1, 20, most/4, most/2, most) + 1)
-	}
+	most := w.program.config.bodyBytesMax
+	size := rng.IntN(pick(rng, 1, 20, most/4, most/2, most) + 1)
 	kind := rng.IntN(pick(rng, 1, 3, 40))
 	n := b.Template(templateParts(kind))
 	if n < 0 {
@@ -158,23 +167,36 @@ func (w *world) newRecord(b *segstore.Batch, rng *rand.Rand, base, now int64) (R
 	w.serial++
 	r := Record{Serial: w.serial, Size: size, Template: kind, Timestamp: max(base, now)}
 	b.SetTime(now)
-	body := make([]byte, size)
+	addBody(b, rng, n, &r)
+	return r, true
+}
+
+// addRecord adds a record of that size to an empty batch of that time.
+func (w *world) addRecord(b *segstore.Batch, rng *rand.Rand, size int, timestamp int64) Record {
+	w.serial++
+	r := Record{Serial: w.serial, Size: size, Timestamp: timestamp}
+	addBody(b, rng, b.Template(templateParts(0)), &r)
+	return r
+}
+
+// addBody adds the body of r, whole or in pieces.
+func addBody(b *segstore.Batch, rng *rand.Rand, template int, r *Record) {
+	body := make([]byte, r.Size)
 	FillBody(body, r.Serial)
 	if rng.IntN(4) > 0 {
-		b.Add(n, body)
-		return r, true
+		b.Add(template, body)
+		return
 	}
 	if rng.IntN(3) == 0 {
-		b.Begin(n, size+1)
+		b.Begin(template, r.Size+1)
 		b.Write(body)
 		b.Abort()
 	}
-	b.Begin(n, size)
-	cut := rng.IntN(size + 1)
+	b.Begin(template, r.Size)
+	cut := rng.IntN(r.Size + 1)
 	b.Write(body[:cut])
 	b.Write(body[cut:])
 	b.End()
-	return r, true
 }
 
 var templateNames = [...]string{"", "amq.topic", "a-rather-long-exchange-name-that-takes-some-room-in-every-batch"}

@@ -79,6 +79,7 @@ const (
 	opCommit
 	opMeta
 	opClose
+	opCloseBusy
 	opKill
 	opPowerCut
 	opArmCrash
@@ -94,7 +95,7 @@ const (
 
 var opNames = [opKinds]string{
 	"append", "bulk", "scatter", "want", "confirm", "take", "settle-in-order", "settle-any", "requeue", "settle-random", "read", "readers", "purge",
-	"delete", "cursor", "tick", "sync-tick", "rest", "rest-long", "hold", "step", "release", "commit", "meta", "close", "kill", "power-cut",
+	"delete", "cursor", "tick", "sync-tick", "rest", "rest-long", "hold", "step", "release", "commit", "meta", "close", "close-busy", "kill", "power-cut",
 	"arm-crash", "starve", "feed", "fail", "flip", "flip-stopped", "check", "open-late",
 }
 
@@ -108,7 +109,7 @@ var weights = [opKinds]int{
 }
 
 var themeWeights = [themes][opKinds]int{
-	themeCrash: {opKill: 12, opPowerCut: 16, opArmCrash: 16},
+	themeCrash: {opCloseBusy: 8, opKill: 12, opPowerCut: 16, opArmCrash: 16},
 	themeClean: {opClose: 10},
 	themeSpace: {opStarve: 30, opFeed: 25, opKill: 5, opPowerCut: 8, opArmCrash: 5},
 	themeError: {opFail: 30, opKill: 8, opPowerCut: 10, opArmCrash: 3},

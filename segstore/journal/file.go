@@ -17,6 +17,7 @@ type fileScan struct {
 	size       int64
 	generation uint64 // 0: no sound group
 	identity   uint64
+	hint       uint64 // identity of the other file
 	sequence   uint64 // of the last sound group
 	good       []span // runs of sound groups
 	end        int64  // after the last of them
@@ -127,10 +128,10 @@ func isBad(err error) bool { return errors.Is(err, ErrGroup) }
 
 // scan finds the sound groups of a file. What follows the last one is what a
 // crash left of groups that were never synced, or remains of older
-// generations. Bad bytes before the end are damage only if a later group says
+// generations; hint is the identity of the other file, if it is known. Bad bytes before the end are damage only if a later group says
 // that they were synced: then the groups after them count too.
-func (r *reader) scan(identity uint64) (fileScan, error) {
-	s := fileScan{size: r.limit, identity: identity}
+func (r *reader) scan(hint uint64) (fileScan, error) {
+	s := fileScan{size: r.limit, hint: hint}
 	for pos := int64(0); pos+GroupHeaderBytes <= r.limit; {
 		g, data, err := r.group(pos)
 		if err == nil && s.accepts(&g) {
@@ -209,7 +210,7 @@ func (r *reader) resume(s *fileScan, pos int64) (int64, error) {
 			return -1, err
 		case err != nil || s.identity != 0 && g.Identity != s.identity,
 			s.generation != 0 && (g.Generation != s.generation || g.Sequence <= s.sequence),
-			s.generation == 0 && g.Synced == 0:
+			s.generation == 0 && (g.Synced == 0 || s.hint != 0 && g.Identity != s.hint):
 			at += groupAlign
 			continue
 		}

@@ -3,7 +3,6 @@ package journal
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"path"
@@ -99,7 +98,11 @@ func Open(o Options) (*Journal, error) {
 		}
 	}
 	slices.SortFunc(j.kept, func(a, b keptFile) int { return int(a.scan.generation) - int(b.scan.generation) })
-	if err := j.choose(); err != nil {
+	err = j.undoKeep()
+	if err == nil {
+		err = j.choose()
+	}
+	if err != nil {
 		j.Close()
 		return nil, err
 	}
@@ -172,9 +175,8 @@ func (j *Journal) scanFile(i int) error {
 	}
 	r := j.newReader(f.open, f.made)
 	defer r.release()
-	identity := j.files[1-i].scan.identity
 	var err error
-	if f.scan, err = r.scan(identity); err != nil {
+	if f.scan, err = r.scan(j.files[1-i].scan.identity); err != nil {
 		return fmt.Errorf("journal: %s: %w", f.name, err)
 	}
 	return nil
@@ -288,91 +290,4 @@ func (j *Journal) Switch() {
 	j.current = 1 - j.current
 	j.generation++
 	j.pos, j.synced = 0, 0
-}
-
-// keptFile is a file of an older generation that still counts for one log.
-type keptFile struct {
-	name string
-	id   uint64
-	scan fileScan
-}
-
-// Keep takes file i, which is not the current one, out of use without losing
-// its entries of the logs ids: it is renamed for each of them, and a new file
-// is begun in its place. generation is that of the file.
-func (j *Journal) Keep(i int, generation uint64, ids []uint64) error {
-	f := &j.files[i]
-	for _, id := range ids {
-		name := path.Join(Dir, fmt.Sprintf("%020d-%016x%s", generation, id, keptSuffix))
-		if err := j.o.Disk.Link(f.name, name); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("journal: %w", err)
-		}
-		j.kept = append(j.kept, keptFile{name: name, id: id})
-	}
-	if err := j.o.Disk.SyncDir(Dir); err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	if f.open != nil {
-		_ = f.open.Close()
-	}
-	*f = file{name: f.name}
-	if err := j.o.Disk.Remove(f.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("journal: %w", err)
-	}
-	return nil
-}
-
-func (j *Journal) scanKept(name string) error {
-	var generation, id uint64
-	if _, err := fmt.Sscanf(name, "%020d-%016x"+keptSuffix, &generation, &id); err != nil || name != fmt.Sprintf("%020d-%016x%s", generation, id, keptSuffix) {
-		j.o.Logger.Warn("journal: a file that is none of the journal's is left alone", "file", path.Join(Dir, name))
-		return nil
-	}
-	k := keptFile{name: path.Join(Dir, name), id: id}
-	f, err := j.o.Disk.Open(k.name, disk.ReadOnly)
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	r := j.newReader(f, size)
-	defer r.release()
-	if k.scan, err = r.scan(0); err != nil {
-		return fmt.Errorf("journal: %s: %w", k.name, err)
-	}
-	j.kept = append(j.kept, k)
-	return nil
-}
-
-// KeptLogs lists the logs that older files are kept for.
-func (j *Journal) KeptLogs() (ids []uint64) {
-	for _, k := range j.kept {
-		ids = append(ids, k.id)
-	}
-	return ids
-}
-
-// DropKept removes the files kept for log id: everything in them is durable
-// elsewhere, or the log is gone.
-func (j *Journal) DropKept(id uint64) error {
-	var err error
-	dropped := false
-	j.kept = slices.DeleteFunc(j.kept, func(k keptFile) bool {
-		if k.id != id {
-			return false
-		}
-		dropped = true
-		err = errors.Join(err, j.o.Disk.Remove(k.name))
-		return true
-	})
-	if dropped && err == nil {
-		err = j.o.Disk.SyncDir(Dir) // what it says of the cursor must not come back
-	}
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	return nil
 }

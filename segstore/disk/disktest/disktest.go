@@ -38,6 +38,7 @@ func Run(t *testing.T, open Opener) {
 		{"ManyOpsCompleteOnce", manyOpsCompleteOnce},
 		{"DoneSubmitsAgain", doneSubmitsAgain},
 		{"SubmittedSliceIsTheCallers", submittedSliceIsTheCallers},
+		{"SyncAfterWrite", syncAfterWrite},
 		{"Model", model},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -147,6 +148,28 @@ func writeReadAtPositions(t *testing.T, d disk.Disk) {
 	write(t, d, f, 5, large)
 	if !bytes.Equal(read(t, d, f, 5, len(large)), large) {
 		t.Error("a large buffer came back changed")
+	}
+}
+
+func syncAfterWrite(t *testing.T, d disk.Disk) {
+	f := create(t, d, "f")
+	defer f.Close()
+	for _, data := range [][]byte{[]byte("basalt"), bytes.Repeat([]byte{7}, 1<<20), nil} {
+		op := &disk.Op{Kind: disk.Write, File: f, Pos: 3, Buf: data, SyncAfter: true}
+		must(t, disk.Run(d, op))
+		if op.N != len(data) {
+			t.Errorf("wrote %d of %d bytes", op.N, len(data))
+		}
+		if !bytes.Equal(read(t, d, f, 3, len(data)), data) {
+			t.Errorf("%d bytes came back changed", len(data))
+		}
+	}
+	readOnly, err := d.Open("f", disk.ReadOnly)
+	must(t, err)
+	defer readOnly.Close()
+	op := &disk.Op{Kind: disk.Write, File: readOnly, Buf: []byte("x"), SyncAfter: true}
+	if err := disk.Run(d, op); !errors.Is(err, syscall.EBADF) || op.N != 0 {
+		t.Errorf("write to a read-only file: %v, %d bytes", err, op.N)
 	}
 }
 

@@ -150,7 +150,11 @@ func (d *Disk) Close() error {
 func (d *Disk) execute(t *task) {
 	n, err := d.perform(t)
 	t.op.N = n
-	t.op.Err = pathError(t.op.Kind.String(), t.file.name, err)
+	what := t.op.Kind
+	if t.op.SyncAfter && n == len(t.op.Buf) {
+		what = disk.Sync
+	}
+	t.op.Err = pathError(what.String(), t.file.name, err)
 	t.done = true
 	if t.held {
 		d.release(t.file.node)
@@ -198,7 +202,11 @@ func (d *Disk) perform(t *task) (n int, err error) {
 	}
 	fault := d.fault(callOf(op.Kind), t.file.name)
 	if op.Kind == disk.Write && fault != nil && fault.Short {
-		return d.writeShort(node, op, fault)
+		n, err := d.writeShort(node, op, fault)
+		if err == nil && op.SyncAfter {
+			err = d.syncAfter(t)
+		}
+		return n, err
 	}
 	if err := fault.error(); err != nil {
 		if op.Kind == disk.Sync {
@@ -208,7 +216,10 @@ func (d *Disk) perform(t *task) (n int, err error) {
 	}
 	switch op.Kind {
 	case disk.Write:
-		return d.write(node, op.Pos, op.Buf)
+		if n, err = d.write(node, op.Pos, op.Buf); err == nil && op.SyncAfter {
+			err = d.syncAfter(t)
+		}
+		return n, err
 	case disk.Read:
 		n = node.live.read(op.Pos, op.Buf)
 		d.stats.BytesRead += int64(n)
@@ -223,6 +234,24 @@ func (d *Disk) perform(t *task) (n int, err error) {
 		d.resize(node, change{kind: punched, pos: op.Pos, end: op.Pos + op.Len})
 	}
 	return n, nil
+}
+
+// syncAfter is the Sync that follows a Write: an operation of its own for
+// crashes and faults.
+func (d *Disk) syncAfter(t *task) error {
+	if d.countChange() {
+		if d.coin() {
+			d.sync(t.file.node)
+		}
+		d.crash()
+		return ErrPowerCut
+	}
+	if err := d.faultError(CallSync, t.file.name); err != nil {
+		d.loseUnsynced(t.file.node)
+		return err
+	}
+	d.sync(t.file.node)
+	return nil
 }
 
 // writeShort writes a part, as a kernel may, and goes on: into the error of the
