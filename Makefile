@@ -9,7 +9,7 @@ LDFLAGS := -checklinkname=0
 BUILD   := $(GO) build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS) -s -w -X main.version=$(VERSION) -X github.com/basaltmq/basaltmq/perf.Version=$(VERSION)"
 TEST    := $(GO) test -tags $(TAGS) -ldflags=$(LDFLAGS)
 
-.PHONY: build demo test race fuzz lint arm64 interop bench-backlog clean generate
+.PHONY: build demo test race soak fuzz lint arm64 interop bench-backlog clean generate
 
 build:
 	$(BUILD) -o bin/ ./cmd/...
@@ -25,6 +25,11 @@ test: build
 
 race:
 	$(TEST) -race -short -count=1 ./engine/... ./segstore/... ./wire/... ./perf/...
+
+# Crash histories, kill -9 and power loss for as long as one likes: SOAK=1h.
+SOAK ?= 10m
+soak:
+	BASALTMQ_SOAK=$(SOAK) $(TEST) -count=1 -v -timeout 0 -run 'TestHistories|TestKill|TestPowerLoss' ./segstore/histories ./engine/crash
 
 # Every fuzz target in turn; FUZZTIME=30s in CI.
 FUZZTIME ?= 10s
