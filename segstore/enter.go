@@ -95,6 +95,10 @@ func (l *Log) enter(r *round, p pass) (segments, moved bool) {
 		}
 		return false, true
 	case j.bypassTo != 0: // between two waves: its turn comes
+		if !l.transient && j.txEnd > l.handled() {
+			l.chooseEntries(r, j.txEnd) // the other logs of a transaction are in this round
+			l.noteTransactions(r)
+		}
 		l.list(listUrgent) // for what came since
 		return true, false
 	}
@@ -247,7 +251,7 @@ func (l *Log) enterSettled(r *round, p pass) {
 		return
 	case !l.changed || !p.tick && !p.final && l.journaled.round != r.number && l.journaled.segmentTo == 0:
 		return
-	case r.ackBytes <= 0 && !p.sync && !p.final && l.journaled.segmentTo == 0:
+	case r.ackBytes <= 0 && !p.sync && !p.final && l.journaled.round != r.number && l.journaled.segmentTo == 0:
 		return // relist puts it on the list of the next tick
 	}
 	if low != l.logged.low {

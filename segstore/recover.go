@@ -123,6 +123,13 @@ func (s *Store) recoverSegment(l *Log, rec *recovery, base, ceiling uint64) (end
 		if err := s.scanSegment(l, rec, seg, h.file, bytes, ceiling); err != nil {
 			return 0, err
 		}
+		// If a sync failed in an earlier life, the kernel may count the header as
+		// clean though it is in the page cache only. Written again, the next sync
+		// covers it; without it all that follows would be unreadable.
+		again := disk.Op{Kind: disk.Write, File: h.file, Buf: head}
+		if err := disk.Run(s.disk, &again); err != nil && !isNoSpace(err) {
+			return 0, fmt.Errorf("segstore: %w", err)
+		}
 	}
 	seg.entrySynced = seg.sealed
 	l.segments = append(l.segments, seg)

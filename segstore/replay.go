@@ -62,6 +62,17 @@ func (s *Store) replayJournal() error {
 	}
 	js.w = w
 	js.metaDone = make(chan bool, 1)
+	// What is replayed must be durable before any of it goes elsewhere: half a
+	// transaction could be all that a power cut leaves.
+	if err := w.Refresh(); err != nil {
+		return fmt.Errorf("segstore: %w", err)
+	}
+	if w.Unsynced() {
+		if err := disk.Run(s.disk, &disk.Op{Kind: disk.Sync, File: w.File()}); err != nil {
+			return fmt.Errorf("segstore: %w", err)
+		}
+		w.Synced()
+	}
 	rp := &replay{store: s, logs: map[uint64]*replayed{}}
 	if err := w.Replay(rp.first); err != nil {
 		return fmt.Errorf("segstore: %w", err)
@@ -89,15 +100,6 @@ func (s *Store) replayJournal() error {
 	}
 	if w.OldCounts() {
 		s.startCheckpoint(1-w.Current(), w.OldGeneration())
-	}
-	if err := w.Refresh(); err != nil {
-		return fmt.Errorf("segstore: %w", err)
-	}
-	if w.Unsynced() { // it is in the page cache at least; the next life may have less luck
-		if err := disk.Run(s.disk, &disk.Op{Kind: disk.Sync, File: w.File()}); err != nil {
-			return fmt.Errorf("segstore: %w", err)
-		}
-		w.Synced()
 	}
 	js.recovery = s.tune.now().Sub(started)
 	return nil

@@ -16,9 +16,8 @@ func (s *Store) takeSpills(logs []*Log) []*Log {
 	}
 	excess := s.heldBytes.Load() - s.o.HeldBytes*3/4
 	left := s.tune.waveLogs
-	kept := s.holders[:0]
 	for pass := range 2 {
-		kept = s.holders[:0]
+		kept := s.holders[:0]
 		for _, l := range s.holders {
 			held := l.heldBytes.Load()
 			switch {

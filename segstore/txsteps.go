@@ -29,7 +29,7 @@ func (t *Tx) Appended(l *Log, first, end uint64) {
 		return
 	}
 	l.mu.Lock()
-	if l.err == nil {
+	if !l.deleted { // not even if it was fenced just now, see enter
 		l.wantTransaction(first, end)
 		t.some = true
 	}

@@ -239,7 +239,9 @@ func (m *LogModel) Adopt(f Found, tainted bool) error {
 	}
 	for o := range m.Records {
 		r := &m.Records[o]
-		r.Lost = r.Lost || !f.Unsettled[o] && !r.Settled
+		if !f.Unsettled[o] && !r.Settled {
+			r.Lost, r.survives = true, LossNone // nothing on disk has to name it
+		}
 		if r.Settled && f.Unsettled[o] && m.AcksDamaged {
 			r.Damaged = true // the flipped bit was not synced: it may flip back at a cut
 		}
