@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -122,33 +123,35 @@ func TestLedgerOfTransactions(t *testing.T) {
 		{"only the acks", false, true, true, "invariant 7"},
 		{"only the acks, not promised", false, true, false, ""},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(Rules{AckGrace: time.Hour, Transactions: test.atomic})
-			older, newer := messageID{1, 1}, messageID{1, 2}
-			l.publish([]string{"a"}, older, 1, true, sent)
-			l.confirm([]string{"a"}, older)
-			l.deliver("a", older, false, map[uint16]uint64{})
-			l.publish([]string{"b"}, newer, 1, true, staged)
-			tx := &transaction{publishes: []place{{"b", newer}}, acks: []place{{"a", older}}}
-			l.committing(tx)
-			l.cut(time.Now(), true)
-			find := func(queue string, id messageID, there bool) {
-				var ids []messageID
-				if there {
-					l.deliver(queue, id, true, map[uint16]uint64{})
-					ids = append(ids, id)
+		for _, settled := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, settled %t", test.name, settled), func(t *testing.T) {
+				t.Parallel()
+				l := newLedger(Rules{AckGrace: time.Hour, Transactions: test.atomic})
+				older, newer := messageID{1, 1}, messageID{1, 2}
+				l.publish([]string{"a"}, older, 1, true, sent)
+				l.confirm([]string{"a"}, older)
+				l.deliver("a", older, false, map[uint16]uint64{})
+				l.publish([]string{"b"}, newer, 1, true, staged)
+				tx := &transaction{publishes: []place{{"b", newer}}, acks: []place{{"a", older}}}
+				l.committing(tx)
+				l.cut(time.Now(), settled)
+				find := func(queue string, id messageID, there bool) {
+					var ids []messageID
+					if there {
+						l.deliver(queue, id, true, map[uint16]uint64{})
+						ids = append(ids, id)
+					}
+					l.compare(queue, ids)
 				}
-				l.compare(queue, ids)
-			}
-			find("a", older, !test.acked)
-			find("b", newer, test.publishes)
-			l.checkTransaction(tx)
-			got := strings.Join(l.problems, "\n")
-			if test.want == "" && got != "" || !strings.Contains(got, test.want) {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
-		})
+				find("a", older, !test.acked)
+				find("b", newer, test.publishes)
+				l.checkTransaction(tx)
+				got := strings.Join(l.problems, "\n")
+				if test.want == "" && got != "" || !strings.Contains(got, test.want) {
+					t.Errorf("got %q, want %q", got, test.want)
+				}
+			})
+		}
 	}
 }
 

@@ -53,7 +53,10 @@ func (m CutMode) String() string {
 var ErrNoMount = errors.New("crash: cannot loop-mount file systems here")
 
 const (
-	imageBytes = 1 << 30 // sparse; XFS wants 300 MiB at least
+	// imageBytes is the size of the sparse image: the journal takes 256 MiB, a
+	// queue's segments 64 MiB each until all in them has ended, and below 128 MiB
+	// free the broker blocks publishers.
+	imageBytes = 4 << 30
 	// The same for XFS_IOC_GOINGDOWN and EXT4_IOC_SHUTDOWN: _IOR('X', 125, __u32).
 	ioctlShutdown   = 0x8004587d
 	shutdownNoFlush = 2 // XFS_FSOP_GOING_FLAGS_NOLOGFLUSH, EXT4_GOING_FLAGS_NOLOGFLUSH

@@ -87,11 +87,13 @@ func (p *process) read(scanner *bufio.Scanner) {
 	_ = p.cmd.Wait() // ProcessState says it all
 }
 
-// excused are errors that may be logged after a kill: a large body is removed
-// when its message ends, the record of that may be lost. Whether the message was
-// still owed is for the ledger to say.
+// excused are errors that may be logged after a crash: a large body is removed
+// when its message ends, though the record of that may be lost; and of several
+// writes that were under way a later one may have arrived without an earlier
+// one. Whether a message was still owed is for the ledger to say.
 func excused(line string) bool {
-	return strings.Contains(line, "its body cannot be read") && strings.Contains(line, "after an unclean stop")
+	return strings.Contains(line, "its body cannot be read") && strings.Contains(line, "after an unclean stop") ||
+		strings.Contains(line, "segstore: corrupt batch: its records are lost")
 }
 
 // awaitReady waits for the start line.
