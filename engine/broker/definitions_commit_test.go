@@ -25,7 +25,7 @@ func TestDefinitions_GroupCommit(t *testing.T) {
 	gate := make(chan struct{})
 	blocked := make(chan struct{}, 10)
 	e.disk.setHinder(func(op *disk.Op) (<-chan struct{}, error) {
-		if op.Kind != disk.Sync || op.File.Name() != journalName {
+		if !syncs(op) || op.File.Name() != journalName {
 			return nil, nil
 		}
 		blocked <- struct{}{}
@@ -60,7 +60,7 @@ func TestDefinitions_AgainWhilePending(t *testing.T) {
 	defer e.close()
 	gate := make(chan struct{})
 	e.disk.setHinder(func(op *disk.Op) (<-chan struct{}, error) {
-		if op.Kind == disk.Sync && op.File.Name() == journalName {
+		if syncs(op) && op.File.Name() == journalName {
 			return gate, nil
 		}
 		return nil, nil
@@ -120,7 +120,7 @@ func TestDefinitions_FailedWriteOrSync(t *testing.T) {
 			}
 			e.durable(seq)
 			e.disk.setHinder(func(op *disk.Op) (<-chan struct{}, error) {
-				if op.Kind == kind && op.File.Name() == journalName {
+				if (op.Kind == kind || kind == disk.Sync && syncs(op)) && op.File.Name() == journalName {
 					return nil, syscall.EIO
 				}
 				return nil, nil

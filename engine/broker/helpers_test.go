@@ -56,13 +56,16 @@ type testDisk struct {
 	hinder func(op *disk.Op) (wait <-chan struct{}, err error)
 }
 
+// syncs says whether an operation syncs its file.
+func syncs(op *disk.Op) bool { return op.Kind == disk.Sync || op.Kind == disk.Write && op.SyncAfter }
+
 func (d *testDisk) Submit(ops []*disk.Op) {
 	for _, op := range ops {
 		d.mu.Lock()
-		switch op.Kind {
-		case disk.Write:
+		if op.Kind == disk.Write {
 			d.writes[op.File.Name()]++
-		case disk.Sync:
+		}
+		if syncs(op) {
 			d.syncs[op.File.Name()]++
 		}
 		hinder := d.hinder
@@ -72,6 +75,7 @@ func (d *testDisk) Submit(ops []*disk.Op) {
 		if hinder != nil {
 			wait, err = hinder(op)
 		}
+		op.SyncAfter = op.SyncAfter && !d.lazy
 		pass := err == nil && !(d.lazy && op.Kind == disk.Sync)
 		if wait == nil && pass {
 			d.Disk.Submit([]*disk.Op{op})
