@@ -30,8 +30,15 @@ func (e *Engine) watchSpace() {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	blocked, unreadable := false, false
+	if floor < 0 {
+		<-e.stop
+		return
+	}
 	for {
 		free, err := freeSpace()
+		if err == nil && e.store.NoSpace() {
+			free = min(free, floor-1) // a write has found none, whatever the figure says
+		}
 		switch {
 		case err != nil:
 			if !unreadable {

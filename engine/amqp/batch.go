@@ -79,8 +79,10 @@ func (c *conn) commitBatch() {
 		if tx := c.shard.tx; tx != nil && err == nil && end > 0 {
 			tx.Appended(q.Log(), end-uint64(b.builder.Count()), end)
 		}
-		if err != nil {
-			c.shard.srv.logger.Error("messages refused by a queue", "queue", q.Name, "vhost", q.VHost.Name, "err", err)
+		if err != nil && (c.refusal == nil || c.refusalTold && !ch.confirm) {
+			c.shard.srv.logger.Error("a queue takes no messages", "queue", q.Name, "vhost", q.VHost.Name, "peer", c.peer(), "err", err)
+			c.refusal = amqp.Errorf(amqp.CodeInternalError, amqp.BasicPublishID, "queue '%s' in vhost '%s' takes no messages: %v", q.Name, q.VHost.Name, err)
+			c.refusalTold = ch.confirm // then the publisher hears of it by basic.nack
 		}
 		if ch.confirm {
 			ch.confirmWhen(b.seq, q, end, err, b.persistent, i == len(b.queues)-1)

@@ -87,6 +87,9 @@ type conn struct {
 
 	pacing pacing // see pace.go
 
+	refusal     *amqp.Error // a queue has refused a batch; logged once
+	refusalTold bool        // by basic.nack: the channel has confirms
+
 	// External bodies: see external.go and source.go.
 	flow     *bodies.Flow // nil until the first
 	spool    spool
@@ -222,6 +225,10 @@ func (c *conn) endOfInput() {
 	c.commitBatch()
 	c.flushSettled()
 	c.sendConfirms()
+	if e := c.refusal; e != nil && !c.refusalTold {
+		// A publisher without confirms would never know.
+		c.fail(e)
+	}
 	c.holdBack()
 	c.pace()
 	c.heedFlow()
