@@ -109,7 +109,7 @@ func (e *Engine) start() error {
 	if err := e.lockDir(); err != nil {
 		return err
 	}
-	if e.disk, e.IOReason, err = disk.Open(e.config.IO, e.config.DataDir); err != nil {
+	if e.disk, e.IOReason, err = openDisk(e.config.IO, e.config.DataDir); err != nil {
 		return err
 	}
 	var journaled []broker.MetaRecord
@@ -156,6 +156,19 @@ func (e *Engine) start() error {
 	go e.trim()
 	go e.watchSpace()
 	return nil
+}
+
+// openDisk chooses how files are driven. What counts is how fast a group is
+// committed: one write and one fdatasync, each waiting for the one before.
+// io_uring hands both to kernel threads and wakes two of ours; measured on a
+// virtual machine with ext4, posix commits 1.4 times as often at window 1 and
+// 1.8 times at window 100. So auto is posix, until a machine shows otherwise.
+func openDisk(io, dir string) (d disk.Disk, reason string, err error) {
+	if io == "auto" {
+		d, err = disk.OpenPosix(dir)
+		return d, "auto: posix commits faster than io_uring where it was measured; --io uring chooses that", err
+	}
+	return disk.Open(io, dir)
 }
 
 // socketBackend chooses how loops wait: epoll unless io_uring is asked for.

@@ -34,7 +34,7 @@ Usage: basaltmq -D DIR [flags]
                           fsync: on stable storage (default)
                           os: in the page cache; survives a crash of the broker,
                           not of the machine
-      --io BACKEND        auto, uring (io_uring) or posix (auto)
+      --io BACKEND        posix, uring (io_uring), or auto: what measured faster
       --loops N           event loops (one per core)
       --disk-free-min N   below this much free space publishers are blocked;
                           units KiB, MiB, GiB; 0 turns it off (128MiB)

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 . scripts/broker.sh
 
-for io in ${INTEROP_IO:-posix auto}; do
+for io in ${INTEROP_IO:-posix uring}; do
 	broker_start --io "$io"
 	echo "== interop against --io $io"
 	AMQP_URL="amqp://guest:guest@127.0.0.1:$BROKER_PORT/" scripts/interop/run.sh "$@" || {
