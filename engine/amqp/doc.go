@@ -27,7 +27,8 @@
 // Invariants:
 //
 //  1. Everything here runs on the connection's loop, but for Consumer.Wake,
-//     Consumer.Cancelled and Server.Committed, which only post.
+//     Consumer.Cancelled, conn.Relieved, Server.Committed, SetAlarm and Shutdown,
+//     which only post.
 //  2. Output leaves in the order in which it was produced. While the frames of
 //     one large content are being written, what else is produced waits in
 //     "held": nothing may come between the frames of a content on one channel.
