@@ -97,6 +97,7 @@ func Start(c Config) (*Engine, error) {
 }
 
 func (e *Engine) start() error {
+	sharpenTimers()
 	// Find out early: nothing has been read or written yet.
 	listener, err := loop.Listen(netip.AddrPortFrom(e.config.Bind, e.config.AMQPPort))
 	if err != nil {

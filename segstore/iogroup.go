@@ -64,7 +64,11 @@ func (g *ioGroup) run(s *Store) {
 	g.keep(func(i int) bool { return g.owners[i].err == nil })
 	for g.n > 0 {
 		g.left.Store(int64(g.n))
-		s.disk.Submit(g.ops[:g.n])
+		if w, ok := s.disk.(disk.Waiter); ok && g.n == 1 {
+			w.Wait(g.ops[0])
+		} else {
+			s.disk.Submit(g.ops[:g.n])
+		}
 		<-g.done
 		full := error(nil)
 		for i := range g.n {

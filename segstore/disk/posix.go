@@ -22,9 +22,10 @@ type posix struct {
 	work func() // p.runWorker, bound once so that starting a worker allocates no closure
 
 	mutex   sync.Mutex
-	idle    sync.Cond // workers became 0
+	idle    sync.Cond // workers and waiters became 0
 	queue   opQueue
 	workers int
+	waiters int // goroutines in Wait
 	closed  bool
 }
 
@@ -69,7 +70,7 @@ func (p *posix) Submit(ops []*Op) {
 func (p *posix) Close() error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	for p.workers > 0 {
+	for p.workers+p.waiters > 0 {
 		p.idle.Wait()
 	}
 	if p.closed {
@@ -87,18 +88,38 @@ func (p *posix) runWorker() {
 			break
 		}
 		p.mutex.Unlock()
-		n, err := 0, op.check()
-		if err == nil {
-			n, err = blockingCall(op, op.File.(*file).fd)
-		}
-		op.finish(n, err)
+		op.perform()
 		p.mutex.Lock()
 	}
 	p.workers--
-	if p.workers == 0 {
+	if p.workers+p.waiters == 0 {
 		p.idle.Broadcast()
 	}
 	p.mutex.Unlock()
+}
+
+// Wait implements Waiter.
+func (p *posix) Wait(op *Op) {
+	p.mutex.Lock()
+	op.admit(p.closed)
+	p.waiters++
+	p.mutex.Unlock()
+	op.perform()
+	p.mutex.Lock()
+	p.waiters--
+	if p.workers+p.waiters == 0 {
+		p.idle.Broadcast()
+	}
+	p.mutex.Unlock()
+}
+
+// perform carries out an admitted Op with blocking calls.
+func (op *Op) perform() {
+	n, err := 0, op.check()
+	if err == nil {
+		n, err = blockingCall(op, op.File.(*file).fd)
+	}
+	op.finish(n, err)
 }
 
 // blockingCall does what op asks for on fd and returns the bytes moved.
