@@ -108,7 +108,7 @@ func (o *Options) setDefaults() {
 	setDefault(&t.indexBytes, 64<<10)
 	setDefault(&t.settledBytes, 64<<10)
 	setDefault(&t.sealBytes, 1<<20)
-	setDefault(&t.filesMax, 512)
+	setDefault(&t.filesMax, 2048)
 	setDefault(&t.waveLogs, 200)
 	setDefault(&t.bypassBytes, arena.BufBytesMax)
 	setDefault(&t.groupBytes, 4<<20)
@@ -156,6 +156,7 @@ type Store struct {
 	keptBytes     atomic.Int64
 	residentBytes atomic.Int64
 	blockBytes    atomic.Int64 // the part of residentBytes read behind the tail
+	openTails     atomic.Int64 // logs with an open chunk
 	pressured     atomic.Bool
 	journalBehind atomic.Bool // both files are full
 	noSpace       atomic.Bool

@@ -244,7 +244,7 @@ func TestStore_TenThousandDirtyLogsInBoundedFiles(t *testing.T) {
 		l.WantDurable()
 	}
 	s.urge()
-	if got := s.Stats().OpenFiles; got > 512 {
+	if got := s.Stats().OpenFiles; got > s.tune.filesMax {
 		t.Errorf("%d open files", got)
 	}
 	for id, l := range s.logs {

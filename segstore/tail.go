@@ -103,10 +103,35 @@ func (l *Log) openTail(size int, base uint64) *chunk {
 		l.closeTail()
 		l.class = min(l.class+1, uint8(len(chunkClassBytes)-1))
 	}
-	c := l.store.newChunk(max(size, chunkClassBytes[l.class]))
+	c := l.store.newChunk(max(size, l.store.chunkBytes(l.class)))
 	l.link(c, base)
-	l.tailOpen = true
+	l.setTailOpen(true)
 	return c
+}
+
+// openTailsBytes is what the open chunks of all logs may take together, if the
+// smallest ones need no more: with a thousand busy logs, large ones would be
+// memory that is mostly empty.
+const openTailsBytes = 8 << 20
+
+// chunkBytes is the size of a new chunk for a log of that class.
+func (s *Store) chunkBytes(class uint8) int {
+	share := openTailsBytes / (int(s.openTails.Load()) + 1)
+	for class > 0 && chunkClassBytes[class] > share {
+		class--
+	}
+	return chunkClassBytes[class]
+}
+
+func (l *Log) setTailOpen(open bool) {
+	if l.tailOpen != open {
+		l.tailOpen = open
+		if open {
+			l.store.openTails.Add(1)
+		} else {
+			l.store.openTails.Add(-1)
+		}
+	}
 }
 
 // link puts an empty chunk at the end of the tail.
@@ -121,7 +146,7 @@ func (l *Log) closeTail() {
 	if !l.tailOpen {
 		return
 	}
-	l.tailOpen = false
+	l.setTailOpen(false)
 	last := len(l.chunks) - 1
 	if c := l.chunks[last]; l.isSettled(c.base, c.next) {
 		l.dropChunk(last)
@@ -132,7 +157,7 @@ func (l *Log) closeTail() {
 func (l *Log) dropChunk(i int) {
 	c := l.chunks[i]
 	if i == len(l.chunks)-1 {
-		l.tailOpen = false
+		l.setTailOpen(false)
 	}
 	n := copy(l.chunks[i:], l.chunks[i+1:])
 	l.chunks[i+n] = nil
