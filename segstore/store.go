@@ -41,8 +41,8 @@ type Options struct {
 	FlushInterval time.Duration // how old a record gets before it is written; 10 ms
 	SyncInterval  time.Duration // how long written bytes stay unsynced; 1 s
 	SegmentBytes  int64         // size at which a segment is closed; 64 MiB
-	TailBytesHigh int64         // unwritten bytes of all logs that raise Pressured; 24 MiB
-	TailBytesLow  int64         // and those that clear it; 12 MiB
+	TailBytesHigh int64         // unwritten bytes of all logs that raise Pressured; 8 MiB
+	TailBytesLow  int64         // and those that clear it; 4 MiB
 	JournalBytes  int64         // size at which the journal changes to its other file; 128 MiB
 	HeldBytes     int64         // memory for records that only the journal has; 8 MiB
 
@@ -93,7 +93,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.FlushInterval, 10*time.Millisecond)
 	setDefault(&o.SyncInterval, time.Second)
 	setDefault(&o.SegmentBytes, 64<<20)
-	setDefault(&o.TailBytesHigh, 24<<20)
+	setDefault(&o.TailBytesHigh, 8<<20)
 	setDefault(&o.TailBytesLow, o.TailBytesHigh/2)
 	setDefault(&o.JournalBytes, 128<<20)
 	setDefault(&o.HeldBytes, 8<<20)
