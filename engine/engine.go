@@ -50,9 +50,6 @@ type Config struct {
 // stopTimeout is how long Stop waits for clients to answer connection.close.
 const stopTimeout = 5 * time.Second
 
-// trimInterval is how often memory of idle buffers goes back to the kernel.
-const trimInterval = 2 * time.Second
-
 // Engine is a running broker.
 type Engine struct {
 	config   Config
@@ -209,21 +206,6 @@ func (e *Engine) lockDir() error {
 	}
 	e.lock = f
 	return nil
-}
-
-// trim gives idle buffers back to the kernel from time to time.
-func (e *Engine) trim() {
-	defer close(e.trimmed)
-	ticker := time.NewTicker(trimInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			e.pool.Trim()
-		case <-e.stop:
-			return
-		}
-	}
 }
 
 // Addr is where AMQP clients connect.

@@ -79,7 +79,7 @@ func (c *conn) channel(number uint16) *channel {
 	if c.current != nil && c.current.id == number {
 		return c.current
 	}
-	ch := c.channels[number]
+	ch := c.channels.get(number)
 	if ch != nil {
 		c.current = ch
 	}
@@ -93,7 +93,7 @@ func (c *conn) withoutChannel(number uint16, id uint32) error {
 		if len(c.channels) >= int(c.channelMax) {
 			return amqp.Errorf(amqp.CodeNotAllowed, 0, "number of channels opened (%d) has reached the negotiated channel_max (%d)", len(c.channels), c.channelMax)
 		}
-		c.channels[number] = &channel{conn: c, id: number}
+		c.channels.add(&channel{conn: c, id: number})
 		c.emitMethod(number, &amqp.ChannelOpenOk{})
 		return nil
 	case amqp.ChannelCloseOkID:
@@ -104,7 +104,7 @@ func (c *conn) withoutChannel(number uint16, id uint32) error {
 
 // forget removes a channel; its number may be opened again.
 func (c *conn) forget(ch *channel) {
-	delete(c.channels, ch.id)
+	c.channels.remove(ch.id)
 	if c.current == ch {
 		c.current = nil
 	}

@@ -56,7 +56,7 @@ type conn struct {
 	cancelNotify bool // consumer_cancel_notify
 	blockNotify  bool // connection.blocked
 
-	channels map[uint16]*channel
+	channels channelTable
 	current  *channel // channel of the last frame
 	owned    []*broker.Queue
 
@@ -415,7 +415,7 @@ func (c *conn) abandonChannels() {
 		ch.abandon()
 	}
 	c.spoolFlush()
-	clear(c.channels)
+	c.channels = nil
 	c.current = nil
 	c.serveList = nil
 	c.confirming = nil

@@ -206,7 +206,6 @@ func (c *conn) open(args []byte) error {
 		return amqp.Errorf(amqp.CodeNotAllowed, amqp.ConnectionOpenID, "vhost %s not found", name)
 	}
 	c.state = stateOpen
-	c.channels = map[uint16]*channel{}
 	c.shard.loop.Disarm(&c.timer)
 	if c.heartbeat > 0 {
 		c.shard.loop.Arm(&c.timer, c.heartbeat/2)
