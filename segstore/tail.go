@@ -112,7 +112,7 @@ func (l *Log) openTail(size int, base uint64) *chunk {
 // openTailsBytes is what the open chunks of all logs may take together, if the
 // smallest ones need no more: with a thousand busy logs, large ones would be
 // memory that is mostly empty.
-const openTailsBytes = 8 << 20
+const openTailsBytes = 12 << 20
 
 // chunkBytes is the size of a new chunk for a log of that class.
 func (s *Store) chunkBytes(class uint8) int {
