@@ -289,6 +289,7 @@ func (s *Store) report() {
 		moved = true
 	}
 	if moved {
+		s.commits.Add(1)
 		s.o.OnCommit()
 	}
 }

@@ -340,5 +340,6 @@ func (l *Log) fence(err error) {
 	if l.err == nil {
 		l.store.unwritten.Add(-l.unwritten)
 		l.err = err
+		l.store.commits.Add(1)
 	}
 }

@@ -377,6 +377,9 @@ func (l *Log) evict() {
 		front = front && (c.base <= expected || l.isSettled(expected, c.base))
 		expected = c.next
 		if c.flushed < c.used {
+			if !c.stray {
+				return // and so are all behind it
+			}
 			i++
 			continue
 		}

@@ -157,6 +157,7 @@ type Store struct {
 	residentBytes atomic.Int64
 	blockBytes    atomic.Int64 // the part of residentBytes read behind the tail
 	openTails     atomic.Int64 // logs with an open chunk
+	commits       atomic.Uint64
 	pressured     atomic.Bool
 	journalBehind atomic.Bool // both files are full
 	noSpace       atomic.Bool
@@ -267,6 +268,10 @@ func (s *Store) appended(bytes int) {
 func (s *Store) Pressured() bool {
 	return s.pressured.Load() || s.journalBehind.Load() || s.noSpace.Load()
 }
+
+// Commits counts the calls of OnCommit, before each, and the logs that take no
+// more. While it stays the same, no Durable and no Err has changed.
+func (s *Store) Commits() uint64 { return s.commits.Load() }
 
 // NoSpace reports that the disk is full: a write waits until there is space
 // again. Nothing is lost; OnCommit tells when it changes.

@@ -6,8 +6,21 @@ import "slices"
 // connections have one or two, and a map of that size takes 200 bytes.
 type channelTable []*channel
 
+// find returns the place of a number, or where it belongs. Clients count their
+// channels from 1, so it is tried first where it would then be.
 func (t channelTable) find(number uint16) (int, bool) {
-	return slices.BinarySearchFunc(t, number, func(ch *channel, number uint16) int { return int(ch.id) - int(number) })
+	if i := int(number) - 1; i >= 0 && i < len(t) && t[i].id == number {
+		return i, true
+	}
+	low, high := 0, len(t)
+	for low < high {
+		if i := int(uint(low+high) >> 1); t[i].id < number {
+			low = i + 1
+		} else {
+			high = i
+		}
+	}
+	return low, low < len(t) && t[low].id == number
 }
 
 // get returns the channel with that number, or nil.

@@ -56,6 +56,7 @@ func (ch *channel) confirmNow() {
 }
 
 func (ch *channel) note(e confirmation) {
+	ch.conn.unqueued = ch.conn.unqueued || e.log == nil
 	if n := len(ch.pending); n > 0 && e.log == nil && !e.failed {
 		// Rides on the entry before it, if that waits for nothing either and is
 		// not one of several of a batch: another may have failed.
@@ -73,12 +74,23 @@ func (ch *channel) note(e confirmation) {
 
 // sendConfirms confirms what can be, on all channels (invariant 4). The
 // connection asks to be told of the next commit before it looks, so that none
-// falls in between.
+// falls in between. Without a commit since the last time, only what waits for
+// none can be confirmed.
 func (c *conn) sendConfirms() {
 	if len(c.confirming) == 0 {
 		return
 	}
 	c.shard.wait(c)
+	commits := c.shard.srv.broker.Store().Commits()
+	if commits == c.commits && !c.unqueued {
+		return
+	}
+	c.commits, c.unqueued = commits, false
+	c.resolveAll()
+}
+
+// resolveAll confirms what can be.
+func (c *conn) resolveAll() {
 	keep := c.confirming[:0]
 	for _, ch := range c.confirming {
 		ch.resolve()

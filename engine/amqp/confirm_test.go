@@ -151,7 +151,7 @@ func (m *confirmModel) fail(t *rapid.T) {
 
 // look resolves what can be and compares it with what the batches say.
 func (m *confirmModel) look(t *rapid.T) {
-	m.ch.conn.sendConfirms()
+	m.ch.conn.resolveAll()
 	m.readOutput(t)
 	at := 0
 	for _, b := range m.batches {

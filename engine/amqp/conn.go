@@ -84,6 +84,8 @@ type conn struct {
 
 	waiting    bool
 	confirming []*channel
+	commits    uint64 // of the store, when confirming was last worked off
+	unqueued   bool   // a confirmation that waits for no log was added since
 
 	pacing pacing // see pace.go
 
