@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/basaltmq/basaltmq/perf/results"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -126,7 +127,7 @@ func runBacklog(ctx context.Context, o *backlogOptions, out console) error {
 		return err
 	}
 	defer reserveProcessors(o.Loops)()
-	r := &backlogResult{Scenario: "backlog", Options: o, Versions: versions{Tool: toolVersion()}}
+	r := &backlogResult{Options: o, Backlog: results.Backlog{Scenario: "backlog", Versions: versions{Tool: toolVersion()}}}
 	if err := o.prepareQueue(r); err != nil {
 		return err
 	}
@@ -172,7 +173,7 @@ func (r *backlogResult) run(ctx context.Context, out console) (err error) {
 	} else if r.Missing == 0 {
 		r.Surplus += left
 	}
-	return r.check()
+	return r.Check(o.Messages)
 }
 
 // pause waits for a while, or until ctx ends.

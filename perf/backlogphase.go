@@ -4,21 +4,13 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/basaltmq/basaltmq/perf/results"
 )
 
-// backlogPhase is the figures of filling or draining.
+// backlogPhase is the figures of filling or draining, while it runs.
 type backlogPhase struct {
-	Seconds     float64     `json:"seconds"` // filling: until the broker counts them all; draining: from connecting to the last message
-	Messages    uint64      `json:"messages"`
-	PerSecond   float64     `json:"messages_per_s"`
-	BrokerCPU   *float64    `json:"broker_cpu_ns_per_message,omitempty"`
-	BrokerCores *float64    `json:"broker_cpu_cores,omitempty"`
-	ClientCPU   float64     `json:"client_cpu_ns_per_message"`
-	Bottleneck  bool        `json:"client_is_bottleneck"`
-	RSS         *rssFigures `json:"rss,omitempty"`
-	Samples     []uint64    `json:"vm_rss_samples,omitempty"` // once a second, thinned out to at most samplesMax
-	WriteCosts  *writeCosts `json:"broker_writes,omitempty"`
-
+	results.BacklogPhase
 	began               int64  // ns
 	damaged, outOfOrder uint64 // draining: what the inspector found
 }
@@ -57,7 +49,7 @@ func (p *backlogPhase) endAt(now int64) {
 
 // fill publishes all messages and waits until the broker counts them all: what
 // only lies in a socket's buffer is not published.
-func (o *backlogOptions) fill(ctx context.Context, out console) (*backlogPhase, error) {
+func (o *backlogOptions) fill(ctx context.Context, out console) (*results.BacklogPhase, error) {
 	options := o.phaseOptions()
 	run, err := newThroughputRun(options)
 	if err != nil {
@@ -77,16 +69,16 @@ func (o *backlogOptions) fill(ctx context.Context, out console) (*backlogPhase, 
 	}
 	phase, err := o.runPhase(ctx, run, out, monotonicNow(), progress)
 	if err != nil || ctx.Err() != nil {
-		return phase, err
+		return &phase.BacklogPhase, err
 	}
 	if phase.Messages < o.Messages {
-		return phase, fmt.Errorf("the broker took %d of %d messages and then none for %s", phase.Messages, o.Messages, o.Stall)
+		return &phase.BacklogPhase, fmt.Errorf("the broker took %d of %d messages and then none for %s", phase.Messages, o.Messages, o.Stall)
 	}
 	if err := o.awaitCount(ctx); err != nil {
-		return phase, err
+		return &phase.BacklogPhase, err
 	}
 	phase.endAt(monotonicNow())
-	return phase, nil
+	return &phase.BacklogPhase, nil
 }
 
 // checkedDrain is what the consumer found.
@@ -95,7 +87,7 @@ type checkedDrain struct{ missing, surplus, damaged, outOfOrder uint64 }
 // drain consumes everything. The phase is nil when it could not begin. A queue
 // that gives no more messages ends the phase like one that gave them all:
 // the count tells.
-func (o *backlogOptions) drain(ctx context.Context, out console) (*backlogPhase, checkedDrain, error) {
+func (o *backlogOptions) drain(ctx context.Context, out console) (*results.BacklogPhase, checkedDrain, error) {
 	options := o.phaseOptions()
 	options.Consumers = 1
 	run, err := newThroughputRun(options)
@@ -117,7 +109,7 @@ func (o *backlogOptions) drain(ctx context.Context, out console) (*backlogPhase,
 		checked.missing = o.Messages - min(o.Messages, phase.Messages)
 		checked.surplus = phase.Messages - min(o.Messages, phase.Messages)
 	}
-	return phase, checked, err
+	return &phase.BacklogPhase, checked, err
 }
 
 // connectDrain is connect for a run with a consumer and no publisher of its
@@ -158,13 +150,12 @@ func (o *backlogOptions) runPhase(ctx context.Context, run *throughputRun, out c
 	figures := m.result()
 	end := m.windowEnd
 	count, last, _ := progress(end)
-	phase := &backlogPhase{
-		Messages: count, began: began,
+	phase := &backlogPhase{began: began, damaged: end.failures, outOfOrder: end.outOfOrder, BacklogPhase: results.BacklogPhase{
+		Messages:  count,
 		BrokerCPU: figures.BrokerCPU, BrokerCores: figures.BrokerCores,
 		ClientCPU: figures.ClientCPU, Bottleneck: figures.Bottleneck, RSS: figures.RSS,
 		WriteCosts: newWriteCosts(m.windowBegin, end, count, o.Size),
-		damaged:    end.failures, outOfOrder: end.outOfOrder,
-	}
+	}}
 	if m.sampled {
 		phase.Samples = series.values
 	}

@@ -3,35 +3,15 @@ package perf
 import (
 	"fmt"
 	"io"
-	"strings"
+
+	"github.com/basaltmq/basaltmq/perf/results"
 )
 
-// backlogResult is the JSON result of the backlog scenario.
+// backlogResult is the JSON result of the backlog scenario, with all its
+// options.
 type backlogResult struct {
-	Scenario    string `json:"scenario"`
-	Interrupted bool   `json:"interrupted"`
-	Error       string `json:"error,omitempty"`
-
-	Before  *brokerLook   `json:"before,omitempty"` // idle, queue empty
-	Fill    *backlogPhase `json:"fill,omitempty"`
-	Filled  *brokerLook   `json:"filled,omitempty"` // all messages queued, and a rest
-	Drain   *backlogPhase `json:"drain,omitempty"`
-	Drained *brokerLook   `json:"drained,omitempty"`
-
-	Missing    uint64 `json:"missing"`
-	Surplus    uint64 `json:"surplus"` // delivered or left beyond what was published
-	Damaged    uint64 `json:"damaged"`
-	OutOfOrder uint64 `json:"out_of_order"`
-
-	Options     *backlogOptions `json:"options"`
-	Versions    versions        `json:"versions"`
-	Environment environment     `json:"environment"`
-}
-
-// brokerLook is the broker's memory and disk at one moment.
-type brokerLook struct {
-	Memory *memoryFigures `json:"memory,omitempty"` // vm_hwm: the most since the broker started
-	Disk   *diskUsage     `json:"disk,omitempty"`
+	results.Backlog
+	Options *backlogOptions `json:"options"`
 }
 
 // look reads what the options allow to read.
@@ -54,25 +34,6 @@ func (o *backlogOptions) look() (*brokerLook, error) {
 	return result, nil
 }
 
-// check returns what is wrong with the messages.
-func (r *backlogResult) check() error {
-	var wrong []string
-	for _, finding := range []struct {
-		count uint64
-		what  string
-	}{
-		{r.Missing, "missing"}, {r.Surplus, "too many"}, {r.Damaged, "damaged"}, {r.OutOfOrder, "out of order"},
-	} {
-		if finding.count > 0 {
-			wrong = append(wrong, fmt.Sprintf("%d %s", finding.count, finding.what))
-		}
-	}
-	if len(wrong) > 0 {
-		return fmt.Errorf("of %d messages: %s", r.Options.Messages, strings.Join(wrong, ", "))
-	}
-	return nil
-}
-
 func (r *backlogResult) writeText(w io.Writer) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-22s %s\n", name, fmt.Sprintf(format, args...))
@@ -92,7 +53,7 @@ func (r *backlogResult) writeText(w io.Writer) {
 				float64(d.Allocated)/float64(r.Options.Messages))
 		}
 	}
-	phase := func(name string, p *backlogPhase) {
+	phase := func(name string, p *results.BacklogPhase) {
 		if p == nil {
 			return
 		}

@@ -14,21 +14,6 @@ import (
 // from the scheduler's precise sums.
 const clockTick = 10 * time.Millisecond
 
-// memoryFigures are a process's memory in bytes, as /proc/PID/status names them.
-type memoryFigures struct {
-	RSS  uint64 `json:"vm_rss"`   // resident now
-	HWM  uint64 `json:"vm_hwm"`   // most ever resident
-	Anon uint64 `json:"rss_anon"` // heap, stacks, anonymous mappings
-	File uint64 `json:"rss_file"` // mapped files, the binary among them
-}
-
-func (m memoryFigures) max(other memoryFigures) memoryFigures {
-	return memoryFigures{
-		RSS: max(m.RSS, other.RSS), HWM: max(m.HWM, other.HWM),
-		Anon: max(m.Anon, other.Anon), File: max(m.File, other.File),
-	}
-}
-
 // processCPU reads the CPU time a process has used, all threads, living and
 // ended.
 func processCPU(pid int) (time.Duration, error) {

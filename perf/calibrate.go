@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/basaltmq/basaltmq/perf/results"
 )
 
 // calibrateOptions are the options of the calibrate scenario.
@@ -55,21 +57,11 @@ func calibrateScenario() scenario {
 	}
 }
 
-// calibrateResult is the JSON result of the calibrate scenario.
+// calibrateResult is the JSON result of the calibrate scenario, with all its
+// options.
 type calibrateResult struct {
-	Scenario            string            `json:"scenario"`
-	Seconds             float64           `json:"seconds"` // of the relay
-	Interrupted         bool              `json:"interrupted"`
-	MessagesPerSecond   float64           `json:"relay_messages_per_s"`
-	BytesPerSecond      float64           `json:"relay_bytes_per_s"`
-	WireBytes           int               `json:"publish_wire_bytes"`
-	RelayCPU            float64           `json:"relay_cpu_ns_per_message"`
-	ClientCPU           float64           `json:"client_cpu_ns_per_message"`
-	MemoryCopyPerSecond float64           `json:"memory_copy_bytes_per_s"` // one thread
-	Disk                []rawFigures      `json:"disk,omitempty"`
-	Options             *calibrateOptions `json:"options"`
-	Versions            versions          `json:"versions"`
-	Environment         environment       `json:"environment"`
+	results.Calibrate
+	Options *calibrateOptions `json:"options"`
 }
 
 func runCalibrate(ctx context.Context, options *calibrateOptions, out console) error {
@@ -93,14 +85,14 @@ func runCalibrate(ctx context.Context, options *calibrateOptions, out console) e
 		return err
 	}
 	perMessage := float64(wireBytes) / max(relay.bytes, 1)
-	result := &calibrateResult{
+	result := &calibrateResult{Options: options, Calibrate: results.Calibrate{
 		Scenario: "calibrate", Seconds: relay.span.Seconds(),
 		MessagesPerSecond: relay.bytesPerSecond() / float64(wireBytes), BytesPerSecond: relay.bytesPerSecond(), WireBytes: wireBytes,
 		RelayCPU:            float64(relay.relayCPU) * perMessage,
 		ClientCPU:           float64(relay.clientCPU) * perMessage,
 		MemoryCopyPerSecond: measureMemoryCopy(min(memoryCopySpan, options.Duration)),
-		Options:             options, Versions: versions{Tool: toolVersion()}, Environment: readEnvironment(options.Record),
-	}
+		Versions:            versions{Tool: toolVersion()}, Environment: readEnvironment(options.Record),
+	}}
 	if disk != nil {
 		if result.Disk, err = measureDisk(ctx, disk, options.DiskTime); err != nil {
 			return err

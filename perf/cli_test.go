@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/basaltmq/basaltmq/perf/results"
 )
 
 func TestParseQuantity(t *testing.T) {
@@ -194,7 +196,7 @@ func TestParseURI(t *testing.T) {
 
 func TestEnvironmentNamesTheMachine(t *testing.T) {
 	t.Parallel()
-	got := readEnvironment(recordOptions{DataDir: t.TempDir()})
+	got := readEnvironment(recordOptions{results.Record{DataDir: t.TempDir()}})
 	if got.Kernel == "" || got.GoVersion == "" || got.CPU.Cores == 0 || got.Filesystem == "" || got.Time.IsZero() {
 		t.Errorf("%+v", got)
 	}

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/basaltmq/basaltmq/perf/results"
 )
 
 // confirmOptions are the options of the confirm scenario.
@@ -159,7 +160,7 @@ func runConfirm(ctx context.Context, o *confirmOptions, out console) error {
 	if err := checkBrokerPID(o.BrokerPID); err != nil {
 		return err
 	}
-	result := &confirmResult{Scenario: "confirm", Options: o, Versions: versions{Tool: toolVersion()}}
+	result := &confirmResult{Options: o, Confirm: results.Confirm{Scenario: "confirm", Versions: versions{Tool: toolVersion()}}}
 	var disk *rawDisk
 	if o.Record.DataDir != "" {
 		var err error
@@ -186,7 +187,7 @@ func runConfirm(ctx context.Context, o *confirmOptions, out console) error {
 	if len(result.Rows) == 0 && failure != nil {
 		return failure
 	}
-	return errors.Join(o.Output.write(out, result, func() { result.writeText(out.stdout) }), failure, result.check())
+	return errors.Join(o.Output.write(out, result, func() { result.writeText(out.stdout) }), failure, result.Check())
 }
 
 // measureCombination measures one combination between two looks at the raw
@@ -240,15 +241,4 @@ func measureRawPair(ctx context.Context, o *confirmOptions, c confirmCombination
 	}
 	overwritten, err = disk.measure(ctx, rawOverwrite, c.totalWindow(), o.RawTime)
 	return appended, overwritten, err
-}
-
-// mean of two figures; NaN never leaves this package, JSON has none.
-func mean(a, b float64) float64 { return (a + b) / 2 }
-
-// ratio is a/b, or 0 where there is no b.
-func ratio(a, b float64) float64 {
-	if b == 0 || math.IsNaN(b) {
-		return 0
-	}
-	return a / b
 }

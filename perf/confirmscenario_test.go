@@ -76,12 +76,13 @@ func TestConfirmCombinations(t *testing.T) {
 
 func TestConfirmComparesWithOneQueue(t *testing.T) {
 	t.Parallel()
-	result := confirmResult{Options: &confirmOptions{}, Rows: []*confirmRow{
+	result := confirmResult{Options: &confirmOptions{}}
+	result.Rows = []*confirmRow{
 		{Queues: 1, TotalWindow: 100, ConfirmedPerSecond: 900},
 		{Queues: 10, TotalWindow: 100, ConfirmedPerSecond: 800},
 		{Queues: 1, TotalWindow: 100, ConfirmedPerSecond: 1100},
 		{Queues: 10, TotalWindow: 50, ConfirmedPerSecond: 1},
-	}}
+	}
 	result.finish(context.Background(), nil)
 	if got := result.Rows[1].OfOneQueue; got == nil || *got != 0.8 {
 		t.Errorf("%v, want 0.8", got)

@@ -11,13 +11,6 @@ import (
 // (inode(7)).
 const statBlockBytes = 512
 
-// diskUsage is what a directory takes.
-type diskUsage struct {
-	Allocated uint64 `json:"allocated_bytes"` // blocks, holes and pre-allocation accounted for as the filesystem does
-	Apparent  uint64 `json:"apparent_bytes"`  // lengths of the files
-	Files     int    `json:"files"`
-}
-
 // readDiskUsage adds up the files below a directory. Files that go away
 // meanwhile are left out.
 func readDiskUsage(directory string) (usage diskUsage, err error) {

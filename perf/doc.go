@@ -1,5 +1,7 @@
 // Package perf is the load generator: workloads, their clients, and the
-// figures they produce. cmd/basaltmqperf only calls [Main].
+// figures they produce. cmd/basaltmqperf only calls [Main]. What a result looks
+// like, and how recorded ones are read and shown, is in package results; the
+// statistics that compare samples are in package stats.
 //
 // # Map
 //
@@ -22,8 +24,7 @@
 //	channelconfirms.go  which of them may publish, and their latency
 //	backlog.go      fill and drain: options and outline
 //	backlogphase.go one of the two; backlogreport.go the result
-//	table.go        reads recorded results; tablerender.go writes the tables,
-//	                tablefigures.go says which figures are in them
+//	table.go        the tables of recorded results, made by package results
 //	session.go      blocking AMQP handshake and control calls on one socket
 //	loop.go         event loop (epoll, edge-triggered), one locked OS thread
 //	socket.go       what publishers and consumers on a loop have in common
@@ -36,8 +37,8 @@
 //	body.go         body content: patterns; inspector.go checks it
 //	latency.go      histograms and the clock
 //	brokerstat.go   CPU and memory of the broker process
-//	environment.go  the machine a figure was measured on; mount.go its mounts
-//	record.go       options about it that all scenarios share
+//	record.go       options about the environment that all scenarios share
+//	resulttypes.go  short names of what package results defines
 //	diskusage.go    blocks allocated below a directory
 //	sys.go          raw system calls; the only file with unsafe
 //

@@ -86,22 +86,6 @@ func (r *latencyRecorder) drainInto(target *hdrhistogram.Histogram) (stale uint6
 	return stale
 }
 
-// latencyFigures is the latency part of a result, in microseconds.
-type latencyFigures struct {
-	Samples int64   `json:"samples"`
-	Stale   uint64  `json:"stale_messages"` // stamped before the run began
-	Min     float64 `json:"min_us"`
-	Mean    float64 `json:"mean_us"`
-	P50     float64 `json:"p50_us"`
-	P75     float64 `json:"p75_us"`
-	P90     float64 `json:"p90_us"`
-	P95     float64 `json:"p95_us"`
-	P99     float64 `json:"p99_us"`
-	P999    float64 `json:"p99_9_us"`
-	P9999   float64 `json:"p99_99_us"`
-	Max     float64 `json:"max_us"`
-}
-
 func newLatencyFigures(h *hdrhistogram.Histogram, stale uint64) *latencyFigures {
 	at := func(percentile float64) float64 { return float64(h.ValueAtPercentile(percentile)) / 1e3 }
 	return &latencyFigures{

@@ -118,7 +118,7 @@ func (m *meter) sampleMemory() {
 		return
 	}
 	if figures, err := processMemory(pid); err == nil && figures.HWM > 0 {
-		m.memory, m.memoryMax, m.sampled = figures, m.memoryMax.max(figures), true
+		m.memory, m.memoryMax, m.sampled = figures, m.memoryMax.Max(figures), true
 	}
 }
 

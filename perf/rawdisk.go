@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/basaltmq/basaltmq/perf/results"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,22 +38,9 @@ const (
 
 // Names of the two ways to write.
 const (
-	rawAppend    = "append"
-	rawOverwrite = "overwrite"
+	rawAppend    = results.RawAppend
+	rawOverwrite = results.RawOverwrite
 )
-
-// rawFigures is one measurement of the raw disk.
-type rawFigures struct {
-	Mode             string  `json:"mode"`
-	RecordsPerBatch  int     `json:"records_per_batch"`
-	BatchBytes       int     `json:"batch_bytes"`
-	Syncs            int64   `json:"syncs"`
-	SyncsPerSecond   float64 `json:"syncs_per_s"`
-	RecordsPerSecond float64 `json:"records_per_s"`
-	BytesPerSecond   float64 `json:"bytes_per_s"`
-	P50              float64 `json:"write_sync_p50_us"` // of a write and its sync together
-	P99              float64 `json:"write_sync_p99_us"`
-}
 
 // rawDisk owns the two files of the yardstick, in the directory to measure.
 type rawDisk struct {

@@ -1,13 +1,12 @@
 package perf
 
+import "github.com/basaltmq/basaltmq/perf/results"
+
 // recordOptions say on what a figure was measured, as far as the tool can't
 // find out by itself. They end up in the environment of the result.
-type recordOptions struct {
-	DataDir    string `json:"-"` // the broker's; its name says nothing, its filesystem much
-	IOBackend  string `json:"-"`
-	Durability string `json:"-"`
-	Commit     string `json:"-"`
-}
+type recordOptions struct{ results.Record }
+
+func readEnvironment(o recordOptions) environment { return results.ReadEnvironment(o.Record) }
 
 // declare adds the options. dataDirUsage says what the scenario does with the
 // data directory.
@@ -35,12 +34,12 @@ func (o *outputOptions) declare(flags *flagSet) {
 // either JSON or what writeText makes of it.
 func (o *outputOptions) write(out console, result any, writeText func()) error {
 	if o.JSONFile != "" {
-		if err := writeJSONFile(o.JSONFile, result); err != nil {
+		if err := results.WriteFile(o.JSONFile, result); err != nil {
 			return err
 		}
 	}
 	if o.JSON {
-		return writeJSON(out.stdout, result)
+		return results.Write(out.stdout, result)
 	}
 	writeText()
 	return nil

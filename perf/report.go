@@ -1,66 +1,19 @@
 package perf
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"time"
+
+	"github.com/basaltmq/basaltmq/perf/results"
 )
 
-// throughputResult is the JSON result of the throughput scenario. Rates, CPU
-// and latency cover the measured window; totals the whole run, warm-up
-// included.
+// throughputResult is the JSON result of the throughput scenario, with all its
+// options.
 type throughputResult struct {
-	Scenario    string  `json:"scenario"`
-	Seconds     float64 `json:"seconds"` // of the measured window
-	Interrupted bool    `json:"interrupted"`
-	Error       string  `json:"error,omitempty"`
-
-	PublishedPerSecond float64 `json:"published_per_s"`
-	ConsumedPerSecond  float64 `json:"consumed_per_s"`
-	ConfirmedPerSecond float64 `json:"confirmed_per_s"`
-	PublishedTotal     uint64  `json:"published_total"`
-	ConsumedTotal      uint64  `json:"consumed_total"`
-	ConfirmedTotal     uint64  `json:"confirmed_total"`
-	NackedTotal        uint64  `json:"nacked_total"`
-	AckedTotal         uint64  `json:"acked_total"`
-	VerifyFailures     uint64  `json:"verify_failures"`
-	OutOfOrder         uint64  `json:"out_of_order"`
-	BacklogAtStart     uint64  `json:"backlog_at_start"`   // messages in the named queues
-	PublishWireBytes   int     `json:"publish_wire_bytes"` // per message
-	BytesOutPerSecond  float64 `json:"bytes_out_per_s"`
-	BytesInPerSecond   float64 `json:"bytes_in_per_s"`
-
-	Latency *latencyFigures `json:"latency,omitempty"`
-
-	// Per message published or consumed, whichever was more.
-	BrokerCPU    *float64    `json:"broker_cpu_ns_per_message,omitempty"`
-	BrokerCores  *float64    `json:"broker_cpu_cores,omitempty"`
-	BrokerThread *float64    `json:"broker_busiest_thread,omitempty"` // share of its time running or waiting for a core
-	WriteCosts   *writeCosts `json:"broker_writes,omitempty"`
-	ClientCPU    float64     `json:"client_cpu_ns_per_message"`
-	ClientCores  float64     `json:"client_cpu_cores"`
-	ClientLoops  []float64   `json:"client_loops_busy"` // shares, as broker_busiest_thread
-	Bottleneck   bool        `json:"client_is_bottleneck"`
-
-	RSS         *rssFigures        `json:"rss,omitempty"`
-	Relay       *relayFraction     `json:"relay,omitempty"`
-	Options     *throughputOptions `json:"options"`
-	Versions    versions           `json:"versions"`
-	Environment environment        `json:"environment"`
-}
-
-// rssFigures are the broker's memory samples, in bytes.
-type rssFigures struct {
-	Last memoryFigures `json:"last"`
-	Max  memoryFigures `json:"max"`
-}
-
-type versions struct {
-	Tool          string `json:"tool"`
-	BrokerProduct string `json:"broker_product,omitempty"`
-	BrokerVersion string `json:"broker_version,omitempty"`
+	results.Throughput
+	Options *throughputOptions `json:"options"`
 }
 
 // busyShare is the load of a loop above which it is taken to be the limit, and
@@ -86,7 +39,7 @@ func (m *meter) result() *throughputResult {
 		}
 		return float64(to-from) / seconds
 	}
-	result := &throughputResult{
+	result := &throughputResult{Options: m.run.options, Throughput: results.Throughput{
 		Scenario: "throughput", Seconds: span.Seconds(),
 		PublishedPerSecond: rate(begin.published, end.published, end.lastPublish),
 		ConsumedPerSecond:  rate(begin.consumed, end.consumed, end.lastConsume),
@@ -97,10 +50,9 @@ func (m *meter) result() *throughputResult {
 		BytesOutPerSecond: rate(begin.publishedBytes, end.publishedBytes, end.lastPublish),
 		BytesInPerSecond:  rate(begin.bytesIn, end.bytesIn, end.lastConsume),
 		BacklogAtStart:    m.run.backlog,
-		Options:           m.run.options,
-		Versions:          versions{toolVersion(), m.run.product, m.run.version},
+		Versions:          versions{Tool: toolVersion(), BrokerProduct: m.run.product, BrokerVersion: m.run.version},
 		Environment:       readEnvironment(m.run.options.Record),
-	}
+	}}
 	if len(m.run.publishers) > 0 {
 		result.PublishWireBytes = m.run.publishers[0].encoding.size
 	}
@@ -150,16 +102,6 @@ func (r *throughputResult) bottleneckAdvice() string {
 	return "spread the load over more clients, or give it more cores"
 }
 
-func writeJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(value); err != nil {
-		return fmt.Errorf("can't write the result: %w", err)
-	}
-	return nil
-}
-
 // checkWritable finds out before the run whether its result can be written
 // after it. It leaves what is there alone.
 func checkWritable(path string) error {
@@ -171,21 +113,6 @@ func checkWritable(path string) error {
 		return usagef("--json: %v", err)
 	}
 	return file.Close()
-}
-
-func writeJSONFile(path string, value any) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("can't write the result: %w", err)
-	}
-	if err := writeJSON(file, value); err != nil {
-		file.Close()
-		return err
-	}
-	if err := file.Close(); err != nil {
-		return fmt.Errorf("can't write the result: %w", err)
-	}
-	return nil
 }
 
 func (r *throughputResult) writeText(w io.Writer) {

@@ -46,14 +46,6 @@ func measureRelay(ctx context.Context, span time.Duration, stderr io.Writer) (re
 	}, nil
 }
 
-// relayFraction sets a throughput against the bare relay, measured right
-// before and after it: messages a second of the same size on the wire.
-type relayFraction struct {
-	Before   float64 `json:"before_messages_per_s"`
-	After    float64 `json:"after_messages_per_s"`
-	Fraction float64 `json:"fraction"` // of their mean; consumed, or published where nobody consumes
-}
-
 // addRelay measures the relay again and sets the result against it. Nothing
 // happens unless it was measured before.
 func (r *throughputResult) addRelay(ctx context.Context, before relayFigures, stderr io.Writer) error {
@@ -84,13 +76,6 @@ func (r *throughputResult) addRelay(ctx context.Context, before relayFigures, st
 	fraction.Fraction = rate / ((fraction.Before + fraction.After) / 2)
 	r.Relay = fraction
 	return nil
-}
-
-// writeCosts is the write amplification of a span of time.
-type writeCosts struct {
-	Bytes      uint64  `json:"bytes"` // that the broker caused to be written
-	PerPayload float64 `json:"bytes_per_payload_byte"`
-	PerRecord  float64 `json:"bytes_per_record_byte"`
 }
 
 // recordBytes is what a message of that size takes in a broker's log at the

@@ -1,14 +1,17 @@
-package perf
+package results
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/basaltmq/basaltmq/perf/stats"
 )
 
 func (s *section) renderThroughput(w io.Writer) {
-	type run = *throughputResult
-	names, groups := runs(s, func(r *recordedResult) *throughputResult { return r.throughput })
+	type run = *Throughput
+	names, groups := runs(s, func(r *Recorded) *Throughput { return r.Throughput })
 	if len(names) == 0 {
 		return
 	}
@@ -25,16 +28,16 @@ func (s *section) renderThroughput(w io.Writer) {
 			if r.Relay == nil {
 				return 0, false
 			}
-			return mean(r.Relay.Before, r.Relay.After), true
+			return stats.Mean(r.Relay.Before, r.Relay.After), true
 		}, perSecondText},
 		{"p50 µs", func(r run) (float64, bool) {
-			return latencyOf(r.Latency, func(l *latencyFigures) float64 { return l.P50 })
+			return latencyOf(r.Latency, func(l *Latency) float64 { return l.P50 })
 		}, wholeText},
 		{"p99 µs", func(r run) (float64, bool) {
-			return latencyOf(r.Latency, func(l *latencyFigures) float64 { return l.P99 })
+			return latencyOf(r.Latency, func(l *Latency) float64 { return l.P99 })
 		}, wholeText},
 		{"p99.9 µs", func(r run) (float64, bool) {
-			return latencyOf(r.Latency, func(l *latencyFigures) float64 { return l.P999 })
+			return latencyOf(r.Latency, func(l *Latency) float64 { return l.P999 })
 		}, wholeText},
 		{"broker CPU ns/message", func(r run) (float64, bool) { return optional(r.BrokerCPU) }, wholeText},
 		{"RSS at most", func(r run) (float64, bool) { return rssMost(r.RSS) }, bytesText},
@@ -54,8 +57,8 @@ func (s *section) renderThroughput(w io.Writer) {
 }
 
 // describeThroughput says in words what the options mean.
-func describeThroughput(o *throughputOptions) string {
-	parts := []string{fmt.Sprintf("%s B", humanCount(o.Size)), countOf(o.Publishers, "publisher"), countOf(o.Consumers, "consumer")}
+func describeThroughput(o *ThroughputLoad) string {
+	parts := []string{fmt.Sprintf("%s B", HumanCount(o.Size)), countOf(o.Publishers, "publisher"), countOf(o.Consumers, "consumer")}
 	add := func(when bool, format string, args ...any) {
 		if when {
 			parts = append(parts, fmt.Sprintf(format, args...))
@@ -68,7 +71,7 @@ func describeThroughput(o *throughputOptions) string {
 	add(o.Prefetch > 0, "prefetch %d", o.Prefetch)
 	add(o.ConfirmWindow > 0, "confirm window %d", o.ConfirmWindow)
 	add(o.TxPublishes > 0, "transactions of %d", o.TxPublishes)
-	add(o.PublishRate > 0, "%s/s per publisher, open loop", humanCount(o.PublishRate))
+	add(o.PublishRate > 0, "%s/s per publisher, open loop", HumanCount(o.PublishRate))
 	add(o.Poll, "basic.get")
 	return strings.Join(parts, ", ")
 }
@@ -77,17 +80,17 @@ func countOf(count int, what string) string {
 	if count == 1 {
 		return "1 " + what
 	}
-	return humanCount(uint64(count)) + " " + what + "s"
+	return HumanCount(uint64(count)) + " " + what + "s"
 }
 
-func latencyOf(l *latencyFigures, pick func(*latencyFigures) float64) (float64, bool) {
+func latencyOf(l *Latency, pick func(*Latency) float64) (float64, bool) {
 	if l == nil {
 		return 0, false
 	}
 	return pick(l), true
 }
 
-func rssMost(r *rssFigures) (float64, bool) {
+func rssMost(r *RSS) (float64, bool) {
 	if r == nil {
 		return 0, false
 	}
@@ -95,8 +98,8 @@ func rssMost(r *rssFigures) (float64, bool) {
 }
 
 func (s *section) renderConfirm(w io.Writer) {
-	type run = *confirmRow
-	names, results := runs(s, func(r *recordedResult) *confirmResult { return r.confirm })
+	type run = *ConfirmRow
+	names, results := runs(s, func(r *Recorded) *Confirm { return r.Confirm })
 	for i, name := range names {
 		o := results[i][0].Options
 		var groups [][]run
@@ -114,17 +117,17 @@ func (s *section) renderConfirm(w io.Writer) {
 		}
 		rows := make([][]string, len(groups))
 		for at, group := range groups {
-			rows[at] = []string{humanCount(uint64(group[0].Queues)), humanCount(uint64(group[0].Window))}
+			rows[at] = []string{HumanCount(uint64(group[0].Queues)), HumanCount(uint64(group[0].Window))}
 		}
 		fmt.Fprintf(w, "\n### Confirms: %s\n\n%s-byte persistent messages, durable queues, %s, a channel per queue; durability: %s.\n",
-			name, humanCount(o.Size), countOf(o.Connections, "connection"), orUnknown(s.results[0].environment.Durability))
+			name, HumanCount(o.Size), countOf(o.Connections, "connection"), cmp.Or(s.results[0].Head.Environment.Durability, "unknown"))
 		writeTable(w, []string{"queues", "window"}, rows, groups, confirmColumns())
 	}
 }
 
-func confirmColumns() []column[*confirmRow] {
-	type run = *confirmRow
-	raw := func(pick func(run) *rawComparison, get func(*rawComparison) float64) func(run) (float64, bool) {
+func confirmColumns() []column[*ConfirmRow] {
+	type run = *ConfirmRow
+	raw := func(pick func(run) *RawComparison, get func(*RawComparison) float64) func(run) (float64, bool) {
 		return func(r run) (float64, bool) {
 			if pick(r) == nil {
 				return 0, false
@@ -132,13 +135,13 @@ func confirmColumns() []column[*confirmRow] {
 			return get(pick(r)), true
 		}
 	}
-	appended := func(r run) *rawComparison { return r.RawAppend }
-	overwritten := func(r run) *rawComparison { return r.RawOverwrite }
-	rate := func(c *rawComparison) float64 { return c.RateRatio }
-	latency := func(c *rawComparison) float64 { return c.LatencyRatio }
-	syncs := func(c *rawComparison) float64 { return mean(c.Before.SyncsPerSecond, c.After.SyncsPerSecond) }
+	appended := func(r run) *RawComparison { return r.RawAppend }
+	overwritten := func(r run) *RawComparison { return r.RawOverwrite }
+	rate := func(c *RawComparison) float64 { return c.RateRatio }
+	latency := func(c *RawComparison) float64 { return c.LatencyRatio }
+	syncs := func(c *RawComparison) float64 { return stats.Mean(c.Before.SyncsPerSecond, c.After.SyncsPerSecond) }
 	inBrackets := func(value float64) string { return fmt.Sprintf("(%.2f)", value) }
-	writes := func(get func(*writeCosts) float64) func(run) (float64, bool) {
+	writes := func(get func(*Writes) float64) func(run) (float64, bool) {
 		return func(r run) (float64, bool) {
 			if r.WriteCosts == nil {
 				return 0, false
@@ -160,18 +163,18 @@ func confirmColumns() []column[*confirmRow] {
 		{"of one queue", func(r run) (float64, bool) { return optional(r.OfOneQueue) }, fractionText},
 		{"broker CPU ns/message", func(r run) (float64, bool) { return optional(r.BrokerCPU) }, wholeText},
 		{"RSS at most", func(r run) (float64, bool) { return rssMost(r.RSS) }, bytesText},
-		{"written by payload", writes(func(c *writeCosts) float64 { return c.PerPayload }), fractionText},
-		{"by record", writes(func(c *writeCosts) float64 { return c.PerRecord }), fractionText},
+		{"written by payload", writes(func(c *Writes) float64 { return c.PerPayload }), fractionText},
+		{"by record", writes(func(c *Writes) float64 { return c.PerRecord }), fractionText},
 	}
 }
 
 func (s *section) renderBacklog(w io.Writer) {
-	type run = *backlogResult
-	names, groups := runs(s, func(r *recordedResult) *backlogResult { return r.backlog })
+	type run = *Backlog
+	names, groups := runs(s, func(r *Recorded) *Backlog { return r.Backlog })
 	if len(names) == 0 {
 		return
 	}
-	memory := func(pick func(run) *brokerLook, get func(*memoryFigures) uint64) func(run) (float64, bool) {
+	memory := func(pick func(run) *BrokerLook, get func(*Memory) uint64) func(run) (float64, bool) {
 		return func(r run) (float64, bool) {
 			if look := pick(r); look != nil && look.Memory != nil {
 				return float64(get(look.Memory)), true
@@ -179,12 +182,12 @@ func (s *section) renderBacklog(w io.Writer) {
 			return 0, false
 		}
 	}
-	rss := func(m *memoryFigures) uint64 { return m.RSS }
-	peak := func(m *memoryFigures) uint64 { return m.HWM }
-	filled := func(r run) *brokerLook { return r.Filled }
+	rss := func(m *Memory) uint64 { return m.RSS }
+	peak := func(m *Memory) uint64 { return m.HWM }
+	filled := func(r run) *BrokerLook { return r.Filled }
 	columns := []column[run]{
 		{"filled/s", func(r run) (float64, bool) { return r.Fill.PerSecond, true }, perSecondText},
-		{"RSS idle", memory(func(r run) *brokerLook { return r.Before }, rss), bytesText},
+		{"RSS idle", memory(func(r run) *BrokerLook { return r.Before }, rss), bytesText},
 		{"RSS full", memory(filled, rss), bytesText},
 		{"peak", memory(filled, peak), bytesText},
 		{"on disk", func(r run) (float64, bool) {
@@ -195,21 +198,21 @@ func (s *section) renderBacklog(w io.Writer) {
 		}, bytesText},
 		{"drained/s", func(r run) (float64, bool) { return r.Drain.PerSecond, true }, perSecondText},
 		{"RSS at most, draining", func(r run) (float64, bool) { return rssMost(r.Drain.RSS) }, bytesText},
-		{"RSS after", memory(func(r run) *brokerLook { return r.Drained }, rss), bytesText},
-		{"peak after", memory(func(r run) *brokerLook { return r.Drained }, peak), bytesText},
+		{"RSS after", memory(func(r run) *BrokerLook { return r.Drained }, rss), bytesText},
+		{"peak after", memory(func(r run) *BrokerLook { return r.Drained }, peak), bytesText},
 	}
 	rows := make([][]string, len(names))
 	for i, name := range names {
 		o := groups[i][0].Options
-		rows[i] = []string{tableCell(name), fmt.Sprintf("%s of %s B", humanCount(o.Messages), humanCount(o.Size))}
+		rows[i] = []string{tableCell(name), fmt.Sprintf("%s of %s B", HumanCount(o.Messages), HumanCount(o.Size))}
 	}
 	fmt.Fprintf(w, "\n### Backlog\n\nFilled without confirms, drained by one consumer; every message was there, whole and in order.\n")
 	writeTable(w, []string{"figure", "messages"}, rows, groups, columns)
 }
 
 func (s *section) renderCalibrate(w io.Writer) {
-	type run = *calibrateResult
-	names, groups := runs(s, func(r *recordedResult) *calibrateResult { return r.calibrate })
+	type run = *Calibrate
+	names, groups := runs(s, func(r *Recorded) *Calibrate { return r.Calibrate })
 	if len(names) == 0 {
 		return
 	}
@@ -226,13 +229,13 @@ func (s *section) renderCalibrate(w io.Writer) {
 	s.renderRawDisk(w, groups)
 }
 
-func (s *section) renderRawDisk(w io.Writer, groups [][]*calibrateResult) {
+func (s *section) renderRawDisk(w io.Writer, groups [][]*Calibrate) {
 	var rows [][]string
-	var figures [][]rawFigures
+	var figures [][]RawDisk
 	for _, group := range groups {
 		for _, result := range group {
 			for _, f := range result.Disk {
-				key := []string{f.Mode, humanCount(uint64(f.RecordsPerBatch))}
+				key := []string{f.Mode, HumanCount(uint64(f.RecordsPerBatch))}
 				at := 0
 				for at < len(rows) && (rows[at][0] != key[0] || rows[at][1] != key[1]) {
 					at++
@@ -247,10 +250,10 @@ func (s *section) renderRawDisk(w io.Writer, groups [][]*calibrateResult) {
 	if len(rows) == 0 {
 		return
 	}
-	writeTable(w, []string{"raw disk", "records a batch"}, rows, figures, []column[rawFigures]{
-		{"syncs/s", func(f rawFigures) (float64, bool) { return f.SyncsPerSecond, true }, perSecondText},
-		{"records/s", func(f rawFigures) (float64, bool) { return f.RecordsPerSecond, true }, perSecondText},
-		{"p50 µs", func(f rawFigures) (float64, bool) { return f.P50, true }, wholeText},
-		{"p99 µs", func(f rawFigures) (float64, bool) { return f.P99, true }, wholeText},
+	writeTable(w, []string{"raw disk", "records a batch"}, rows, figures, []column[RawDisk]{
+		{"syncs/s", func(f RawDisk) (float64, bool) { return f.SyncsPerSecond, true }, perSecondText},
+		{"records/s", func(f RawDisk) (float64, bool) { return f.RecordsPerSecond, true }, perSecondText},
+		{"p50 µs", func(f RawDisk) (float64, bool) { return f.P50, true }, wholeText},
+		{"p99 µs", func(f RawDisk) (float64, bool) { return f.P99, true }, wholeText},
 	})
 }

@@ -1,4 +1,4 @@
-package perf
+package results
 
 import (
 	"fmt"
@@ -11,24 +11,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// environment is the machine and the software a figure was measured on. A
+// Environment is the machine and the software a figure was measured on. A
 // figure without it can't be compared with another.
-type environment struct {
-	CPU        cpuFigures `json:"cpu"`
-	Kernel     string     `json:"kernel"`
-	Governor   string     `json:"governor,omitempty"`   // of core 0; empty when unknown (virtual machines)
-	Filesystem string     `json:"filesystem,omitempty"` // of --data-dir
-	Mount      string     `json:"mount_options,omitempty"`
-	IOBackend  string     `json:"io_backend,omitempty"` // of the broker
-	Durability string     `json:"durability,omitempty"`
-	Commit     string     `json:"commit,omitempty"`
-	GoVersion  string     `json:"go_version"`
-	GOOS       string     `json:"goos"`
-	GOARCH     string     `json:"goarch"`
-	Time       time.Time  `json:"time"`
+type Environment struct {
+	CPU        CPU       `json:"cpu"`
+	Kernel     string    `json:"kernel"`
+	Governor   string    `json:"governor,omitempty"`   // of core 0; empty when unknown (virtual machines)
+	Filesystem string    `json:"filesystem,omitempty"` // of --data-dir
+	Mount      string    `json:"mount_options,omitempty"`
+	IOBackend  string    `json:"io_backend,omitempty"` // of the broker
+	Durability string    `json:"durability,omitempty"`
+	Commit     string    `json:"commit,omitempty"`
+	GoVersion  string    `json:"go_version"`
+	GOOS       string    `json:"goos"`
+	GOARCH     string    `json:"goarch"`
+	Time       time.Time `json:"time"`
 }
 
-type cpuFigures struct {
+// CPU is the processor, as it says itself.
+type CPU struct {
 	Model      string   `json:"model"`
 	Vendor     string   `json:"vendor"`
 	Cores      int      `json:"cores"` // usable by this process, hardware threads
@@ -41,9 +42,18 @@ type cpuFigures struct {
 	Features   []string `json:"features"`
 }
 
-func readEnvironment(record recordOptions) environment {
-	return environment{
-		CPU: cpuFigures{
+// Record is what the tool can't find out by itself about what it measures.
+type Record struct {
+	DataDir    string `json:"-"` // the broker's; its name says nothing, its filesystem much
+	IOBackend  string `json:"-"`
+	Durability string `json:"-"`
+	Commit     string `json:"-"`
+}
+
+// ReadEnvironment looks at the machine.
+func ReadEnvironment(record Record) Environment {
+	return Environment{
+		CPU: CPU{
 			Model:      cpuid.CPU.BrandName,
 			Vendor:     cpuid.CPU.VendorString,
 			Cores:      runtime.NumCPU(),

@@ -1,12 +1,15 @@
-package perf
+package results
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/basaltmq/basaltmq/perf/stats"
 )
 
 const tableIntro = `# Measured figures
@@ -26,8 +29,8 @@ run can.
 - *RSS*: the broker's VmRSS; *peak*: its VmHWM since it was started.
 `
 
-// renderTables writes all results as Markdown.
-func renderTables(w io.Writer, results []*recordedResult) {
+// RenderTables writes all results as Markdown.
+func RenderTables(w io.Writer, results []*Recorded) {
 	io.WriteString(w, tableIntro)
 	if len(results) == 0 {
 		io.WriteString(w, "\nNothing has been recorded yet.\n")
@@ -40,23 +43,23 @@ func renderTables(w io.Writer, results []*recordedResult) {
 
 func (s *section) newest() (newest time.Time) {
 	for _, result := range s.results {
-		if result.environment.Time.After(newest) {
-			newest = result.environment.Time
+		if result.Head.Environment.Time.After(newest) {
+			newest = result.Head.Environment.Time
 		}
 	}
 	return newest
 }
 
 // describeEnvironment is what a section's results have in common.
-func describeEnvironment(r *recordedResult) string {
-	e := r.environment
+func describeEnvironment(r *Recorded) string {
+	e := r.Head.Environment
 	var lines strings.Builder
 	line := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(&lines, "| %s | %s |\n", name, tableCell(value))
 		}
 	}
-	cpu := fmt.Sprintf("%s, %d hardware threads", orUnknown(e.CPU.Model), e.CPU.Cores)
+	cpu := fmt.Sprintf("%s, %d hardware threads", cmp.Or(e.CPU.Model, "unknown"), e.CPU.Cores)
 	if e.CPU.Hypervisor {
 		cpu += ", virtual machine"
 	}
@@ -94,15 +97,15 @@ func (s *section) render(w io.Writer) {
 }
 
 // runs is the results of the same name, in the order of the first of each.
-func runs[T any](s *section, pick func(*recordedResult) *T) (names []string, groups [][]*T) {
+func runs[T any](s *section, pick func(*Recorded) *T) (names []string, groups [][]*T) {
 	for _, result := range s.results {
 		picked := pick(result)
 		if picked == nil {
 			continue
 		}
-		index := slices.Index(names, result.name)
+		index := slices.Index(names, result.Name)
 		if index < 0 {
-			names, groups = append(names, result.name), append(groups, nil)
+			names, groups = append(names, result.Name), append(groups, nil)
 			index = len(names) - 1
 		}
 		groups[index] = append(groups[index], picked)
@@ -123,7 +126,7 @@ func (c column[T]) cell(group []T) string {
 	if len(values) == 0 {
 		return ""
 	}
-	return c.format(median(values))
+	return c.format(stats.Median(values))
 }
 
 func (c column[T]) values(group []T) (values []float64) {
@@ -135,23 +138,12 @@ func (c column[T]) values(group []T) (values []float64) {
 	return values
 }
 
-// median of a list that is not empty. It sorts the list.
-func median(values []float64) float64 {
-	slices.Sort(values)
-	middle := len(values) / 2
-	if len(values)%2 == 1 {
-		return values[middle]
-	}
-	return (values[middle-1] + values[middle]) / 2
-}
-
 // spread is the distance from least to most, by the median; "" for one run.
 func spread(values []float64) string {
 	if len(values) < 2 {
 		return ""
 	}
-	middle := median(values)
-	return fmt.Sprintf("%.0f %%", 100*ratio(values[len(values)-1]-values[0], middle))
+	return fmt.Sprintf("%.0f %%", 100*stats.Spread(values))
 }
 
 // writeTable writes the columns that at least one row has, behind the named
@@ -185,10 +177,10 @@ func writeTable[T any](w io.Writer, leading []string, rows [][]string, groups []
 }
 
 // Formats of figures.
-func perSecondText(value float64) string { return humanCount(uint64(value + 0.5)) }
+func perSecondText(value float64) string { return HumanCount(uint64(value + 0.5)) }
 func wholeText(value float64) string     { return fmt.Sprintf("%.0f", value) }
 func fractionText(value float64) string  { return fmt.Sprintf("%.2f", value) }
-func bytesText(value float64) string     { return humanBytes(uint64(value)) }
+func bytesText(value float64) string     { return HumanBytes(uint64(value)) }
 
 // optional makes a getter of a pointer to a figure.
 func optional(value *float64) (float64, bool) {

@@ -1,0 +1,28 @@
+// Package results is what is known about a measurement after it: its JSON, the
+// machine it was taken on, and how it is read, compared and shown.
+//
+// It owns the schema of all recorded results and never measures anything, nor
+// does it talk to a broker: it reads files and this machine's description.
+//
+// # Map
+//
+//	schema.go       what the results of several scenarios share
+//	scenarios.go    the result of each scenario, as far as it is shown
+//	environment.go  the machine a figure was measured on; mount.go its mounts
+//	json.go         writing results
+//	read.go         reading recorded ones, and what is refused
+//	section.go      which belong together in the tables
+//	tablerender.go  the tables; tablefigures.go says which figures are in them
+//	units.go        figures for people
+//
+// # Invariants
+//
+//  1. A recorded figure carries its environment, and its yardstick was measured
+//     in the same run. What does not, is partial, or failed its own check is
+//     refused with the name of the file ([Read]).
+//  2. Files come from anywhere: reading one never panics.
+//
+// # Threading
+//
+// Any goroutine; nothing here is shared.
+package results
