@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -21,10 +22,10 @@ func parseJSONObject(option, text string) (map[string]any, error) {
 	decoder.UseNumber()
 	var object map[string]any
 	if err := decoder.Decode(&object); err != nil {
-		return nil, usagef("--%s is not a JSON object: %v", option, err)
+		return nil, cli.Usagef("--%s is not a JSON object: %v", option, err)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return nil, usagef("--%s has something behind its JSON object", option)
+		return nil, cli.Usagef("--%s has something behind its JSON object", option)
 	}
 	return object, nil
 }
@@ -38,7 +39,7 @@ func parseTable(option, text string) (amqp.Table, error) {
 	}
 	table, err := tableFrom(object)
 	if err != nil {
-		return nil, usagef("--%s: %v", option, err)
+		return nil, cli.Usagef("--%s: %v", option, err)
 	}
 	return table, nil
 }
@@ -105,7 +106,7 @@ func parseProperties(text string, persistent bool) ([]byte, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		if err := setProperty(&properties, name, object[name]); err != nil {
-			return nil, usagef("--properties: %s: %v", name, err)
+			return nil, cli.Usagef("--properties: %s: %v", name, err)
 		}
 	}
 	return properties.Append(nil), nil

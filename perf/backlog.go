@@ -7,7 +7,10 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/results"
+	"github.com/basaltmq/basaltmq/perf/session"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -29,7 +32,7 @@ type backlogOptions struct {
 
 	Output outputOptions `json:"-"`
 	Record recordOptions `json:"-"`
-	target brokerAddress
+	target session.Address
 }
 
 // backlogMessagesMax is what a queue's message count, 32 bits in
@@ -45,24 +48,24 @@ func backlogScenario() scenario {
 			"its bytes on disk (--data-dir). Then one consumer takes everything and checks content\n" +
 			"and order of every message. Exit status 1 when one is missing, damaged or out of\n" +
 			"order. The queue is deleted at the end.",
-		prepare: func(flags *flagSet) func(context.Context, console) error {
+		prepare: func(flags *cli.FlagSet) func(context.Context, console) error {
 			o := &backlogOptions{
 				URI: defaultURI, Messages: 1000000, Size: 16, Publishers: 1, Queue: "perf-backlog",
 				Settle: 2 * time.Second, Stall: 30 * time.Second,
 			}
-			flags.text(&o.URI, "", "uri", "URI", "broker to connect to")
-			flags.add(quantityFlag{&o.Messages}, "C", "messages", "N", "how many messages")
-			flags.add(quantityFlag{&o.Size}, "s", "size", "BYTES", "size of each body, at least 8: it holds a number")
-			flags.count(&o.Publishers, "x", "publishers", "N", "number of publishers")
-			flags.toggle(&o.Persistent, "p", "persistent", "publish persistent messages")
-			flags.count(&o.AckEvery, "a", "ack", "N", "acknowledge every N messages; 0: no_ack")
-			flags.count(&o.Prefetch, "P", "prefetch", "N", "prefetch count of the consumer; 0: unlimited")
-			flags.text(&o.Queue, "u", "queue", "NAME", "queue to use; must be empty")
-			flags.toggle(&o.Purge, "", "purge", "empty the queue before starting")
-			flags.add(durationFlag{&o.Settle}, "", "settle", "SECONDS", "let the broker rest this long before taking its memory")
-			flags.add(durationFlag{&o.Stall}, "", "stall", "SECONDS", "give up after so long without a message")
-			flags.count(&o.Loops, "", "loops", "N", "event loops of this tool (default: cores, at most 2)")
-			flags.count(&o.BrokerPID, "", "broker-pid", "PID", "report CPU and memory of this process")
+			flags.Text(&o.URI, "", "uri", "URI", "broker to connect to")
+			flags.Quantity(&o.Messages, "C", "messages", "N", "how many messages")
+			flags.Quantity(&o.Size, "s", "size", "BYTES", "size of each body, at least 8: it holds a number")
+			flags.Count(&o.Publishers, "x", "publishers", "N", "number of publishers")
+			flags.Toggle(&o.Persistent, "p", "persistent", "publish persistent messages")
+			flags.Count(&o.AckEvery, "a", "ack", "N", "acknowledge every N messages; 0: no_ack")
+			flags.Count(&o.Prefetch, "P", "prefetch", "N", "prefetch count of the consumer; 0: unlimited")
+			flags.Text(&o.Queue, "u", "queue", "NAME", "queue to use; must be empty")
+			flags.Toggle(&o.Purge, "", "purge", "empty the queue before starting")
+			flags.Duration(&o.Settle, "", "settle", "SECONDS", "let the broker rest this long before taking its memory")
+			flags.Duration(&o.Stall, "", "stall", "SECONDS", "give up after so long without a message")
+			flags.Count(&o.Loops, "", "loops", "N", "event loops of this tool (default: cores, at most 2)")
+			flags.Count(&o.BrokerPID, "", "broker-pid", "PID", "report CPU and memory of this process")
 			o.Output.declare(flags)
 			o.Record.declare(flags, "report the size of the broker's data directory")
 			return func(ctx context.Context, out console) error {
@@ -76,33 +79,33 @@ func backlogScenario() scenario {
 }
 
 func (o *backlogOptions) finish() error {
-	address, err := parseURI(o.URI)
+	address, err := parseTarget(o.URI)
 	if err != nil {
 		return err
 	}
-	o.target, o.URI = address, address.redacted
+	o.target, o.URI = address, address.Redacted
 	if o.Loops == 0 {
 		o.Loops = min(loopsDefaultMax, runtime.NumCPU())
 	}
 	switch {
 	case o.Messages == 0 || o.Messages > backlogMessagesMax:
-		return usagef("--messages is 1 to %d", backlogMessagesMax)
-	case o.Size < stampBytes || o.Size > bodyBytesMax:
-		return usagef("--size is %d to %d", stampBytes, bodyBytesMax)
+		return cli.Usagef("--messages is 1 to %d", backlogMessagesMax)
+	case o.Size < client.StampBytes || o.Size > bodyBytesMax:
+		return cli.Usagef("--size is %d to %d", client.StampBytes, bodyBytesMax)
 	case o.Publishers < 1 || o.Publishers > connectionsMax:
-		return usagef("--publishers is 1 to %d", connectionsMax)
+		return cli.Usagef("--publishers is 1 to %d", connectionsMax)
 	case o.Loops > loopsMax:
-		return usagef("at most %d loops", loopsMax)
+		return cli.Usagef("at most %d loops", loopsMax)
 	case o.Prefetch > prefetchMax:
-		return usagef("--prefetch is at most %d", prefetchMax)
+		return cli.Usagef("--prefetch is at most %d", prefetchMax)
 	case o.AckEvery > 0 && o.Messages%uint64(o.AckEvery) != 0:
-		return usagef("--ack %d would leave a rest of %d messages unacknowledged", o.AckEvery, o.Messages%uint64(o.AckEvery))
+		return cli.Usagef("--ack %d would leave a rest of %d messages unacknowledged", o.AckEvery, o.Messages%uint64(o.AckEvery))
 	case o.Prefetch > 0 && o.AckEvery > o.Prefetch:
-		return usagef("--ack %d would never happen with --prefetch %d", o.AckEvery, o.Prefetch)
+		return cli.Usagef("--ack %d would never happen with --prefetch %d", o.AckEvery, o.Prefetch)
 	case o.Queue == "" || len(o.Queue) > shortStringMax:
-		return usagef("--queue is 1 to %d bytes", shortStringMax)
+		return cli.Usagef("--queue is 1 to %d bytes", shortStringMax)
 	case o.Stall <= 0:
-		return usagef("--stall must be above 0")
+		return cli.Usagef("--stall must be above 0")
 	}
 	return nil
 }
@@ -126,7 +129,7 @@ func runBacklog(ctx context.Context, o *backlogOptions, out console) error {
 	if err := checkBrokerPID(o.BrokerPID); err != nil {
 		return err
 	}
-	defer reserveProcessors(o.Loops)()
+	defer client.ReserveProcessors(o.Loops)()
 	r := &backlogResult{Options: o, Backlog: results.Backlog{Scenario: "backlog", Versions: versions{Tool: toolVersion()}}}
 	if err := o.prepareQueue(r); err != nil {
 		return err
@@ -188,40 +191,40 @@ func pause(ctx context.Context, span time.Duration) {
 
 // prepareQueue declares the queue and sees to it that it is empty.
 func (o *backlogOptions) prepareQueue(r *backlogResult) error {
-	return withControlSession(o.target, func(s *session) error {
-		r.Versions.BrokerProduct, r.Versions.BrokerVersion = s.product, s.version
+	return withControlSession(o.target, func(s *session.Session) error {
+		r.Versions.BrokerProduct, r.Versions.BrokerVersion = s.Product, s.Version
 		var declared amqp.QueueDeclareOk
-		if err := s.call(clientChannel, &amqp.QueueDeclare{Queue: []byte(o.Queue), Durable: true}, &declared); err != nil {
+		if err := s.Call(session.ClientChannel, &amqp.QueueDeclare{Queue: []byte(o.Queue), Durable: true}, &declared); err != nil {
 			return err
 		}
 		if declared.MessageCount == 0 {
 			return nil
 		}
 		if !o.Purge {
-			return usagef("queue %q holds %d messages already: give --purge to throw them away", o.Queue, declared.MessageCount)
+			return cli.Usagef("queue %q holds %d messages already: give --purge to throw them away", o.Queue, declared.MessageCount)
 		}
-		return s.call(clientChannel, &amqp.QueuePurge{Queue: []byte(o.Queue)}, &amqp.QueuePurgeOk{})
+		return s.Call(session.ClientChannel, &amqp.QueuePurge{Queue: []byte(o.Queue)}, &amqp.QueuePurgeOk{})
 	})
 }
 
 func (o *backlogOptions) deleteQueue() error {
-	return withControlSession(o.target, func(s *session) error {
-		return s.call(clientChannel, &amqp.QueueDelete{Queue: []byte(o.Queue)}, &amqp.QueueDeleteOk{})
+	return withControlSession(o.target, func(s *session.Session) error {
+		return s.Call(session.ClientChannel, &amqp.QueueDelete{Queue: []byte(o.Queue)}, &amqp.QueueDeleteOk{})
 	})
 }
 
 // messageCount asks the broker how many messages wait in the queue.
 func (o *backlogOptions) messageCount() (count uint64, err error) {
-	err = withControlSession(o.target, func(s *session) error {
+	err = withControlSession(o.target, func(s *session.Session) error {
 		count, err = o.callCount(s)
 		return err
 	})
 	return count, err
 }
 
-func (o *backlogOptions) callCount(s *session) (uint64, error) {
+func (o *backlogOptions) callCount(s *session.Session) (uint64, error) {
 	var declared amqp.QueueDeclareOk
-	err := s.call(clientChannel, &amqp.QueueDeclare{Queue: []byte(o.Queue), Passive: true}, &declared)
+	err := s.Call(session.ClientChannel, &amqp.QueueDeclare{Queue: []byte(o.Queue), Passive: true}, &declared)
 	return uint64(declared.MessageCount), err
 }
 
@@ -230,7 +233,7 @@ const countPollSpan = 2 * time.Millisecond
 
 // awaitCount waits until the broker has taken all messages out of the sockets.
 func (o *backlogOptions) awaitCount(ctx context.Context) error {
-	return withControlSession(o.target, func(s *session) error {
+	return withControlSession(o.target, func(s *session.Session) error {
 		last, lastChange := uint64(0), time.Now()
 		for ctx.Err() == nil {
 			count, err := o.callCount(s)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/results"
 )
 
@@ -67,7 +68,7 @@ func (o *backlogOptions) fill(ctx context.Context, out console) (*results.Backlo
 		}
 		return now.published, now.lastPublish, done
 	}
-	phase, err := o.runPhase(ctx, run, out, monotonicNow(), progress)
+	phase, err := o.runPhase(ctx, run, out, client.Now(), progress)
 	if err != nil || ctx.Err() != nil {
 		return &phase.BacklogPhase, err
 	}
@@ -77,7 +78,7 @@ func (o *backlogOptions) fill(ctx context.Context, out console) (*results.Backlo
 	if err := o.awaitCount(ctx); err != nil {
 		return &phase.BacklogPhase, err
 	}
-	phase.endAt(monotonicNow())
+	phase.endAt(client.Now())
 	return &phase.BacklogPhase, nil
 }
 
@@ -95,7 +96,7 @@ func (o *backlogOptions) drain(ctx context.Context, out console) (*results.Backl
 		return nil, checkedDrain{}, err
 	}
 	defer run.close()
-	began := monotonicNow() // the broker delivers into the socket before the loop runs
+	began := client.Now() // the broker delivers into the socket before the loop runs
 	if err := run.connectDrain(); err != nil {
 		return nil, checkedDrain{}, err
 	}
@@ -116,7 +117,7 @@ func (o *backlogOptions) drain(ctx context.Context, out console) (*results.Backl
 // own, whose options name the publishers of an earlier one.
 func (run *throughputRun) connectDrain() error {
 	for range run.options.Loops {
-		l, err := newLoop(run)
+		l, err := client.NewLoop(run)
 		if err != nil {
 			return err
 		}
@@ -125,7 +126,7 @@ func (run *throughputRun) connectDrain() error {
 	if err := run.connectConsumer(0); err != nil {
 		return fmt.Errorf("consumer: %w", err)
 	}
-	run.start = monotonicNow()
+	run.start = client.Now()
 	run.schedule()
 	return nil
 }
@@ -139,7 +140,7 @@ func (o *backlogOptions) runPhase(ctx context.Context, run *throughputRun, out c
 	m := newMeter(run, out)
 	m.begin()
 	for _, l := range run.loops {
-		go l.serve()
+		go l.Serve()
 	}
 	var series rssSeries
 	failure := o.awaitPhase(ctx, m, &series, progress)

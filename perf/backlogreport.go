@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/basaltmq/basaltmq/perf/process"
 	"github.com/basaltmq/basaltmq/perf/results"
 )
 
@@ -18,14 +19,14 @@ type backlogResult struct {
 func (o *backlogOptions) look() (*brokerLook, error) {
 	result := &brokerLook{}
 	if o.BrokerPID > 0 {
-		memory, err := processMemory(o.BrokerPID)
+		memory, err := process.Memory(o.BrokerPID)
 		if err != nil {
 			return nil, fmt.Errorf("can't read the broker's memory: %w", err)
 		}
 		result.Memory = &memory
 	}
 	if o.Record.DataDir != "" {
-		disk, err := readDiskUsage(o.Record.DataDir)
+		disk, err := process.ReadDiskUsage(o.Record.DataDir)
 		if err != nil {
 			return nil, fmt.Errorf("can't read the size of the data directory: %w", err)
 		}
@@ -39,17 +40,17 @@ func (r *backlogResult) writeText(w io.Writer) {
 		fmt.Fprintf(w, "%-22s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	line("Broker", "%s %s", r.Versions.BrokerProduct, r.Versions.BrokerVersion)
-	line("Messages", "%s of %d bytes", humanCount(r.Options.Messages), r.Options.Size)
+	line("Messages", "%s of %d bytes", results.HumanCount(r.Options.Messages), r.Options.Size)
 	look := func(name string, l *brokerLook) {
 		if l == nil {
 			return
 		}
 		if m := l.Memory; m != nil {
-			line(name, "RSS %s (peak so far %s), anonymous %s, file %s", humanBytes(m.RSS), humanBytes(m.HWM), humanBytes(m.Anon), humanBytes(m.File))
+			line(name, "RSS %s (peak so far %s), anonymous %s, file %s", results.HumanBytes(m.RSS), results.HumanBytes(m.HWM), results.HumanBytes(m.Anon), results.HumanBytes(m.File))
 			name = ""
 		}
 		if d := l.Disk; d != nil {
-			line(name, "%s on disk (%s in %d files), %.1f bytes a message", humanBytes(d.Allocated), humanBytes(d.Apparent), d.Files,
+			line(name, "%s on disk (%s in %d files), %.1f bytes a message", results.HumanBytes(d.Allocated), results.HumanBytes(d.Apparent), d.Files,
 				float64(d.Allocated)/float64(r.Options.Messages))
 		}
 	}
@@ -57,9 +58,9 @@ func (r *backlogResult) writeText(w io.Writer) {
 		if p == nil {
 			return
 		}
-		line(name, "%s/s, %s in %.1f s", humanCount(uint64(p.PerSecond)), humanCount(p.Messages), p.Seconds)
+		line(name, "%s/s, %s in %.1f s", results.HumanCount(uint64(p.PerSecond)), results.HumanCount(p.Messages), p.Seconds)
 		if p.BrokerCPU != nil {
-			line("", "broker %.0f ns CPU/message, RSS at most %s", *p.BrokerCPU, humanBytes(p.RSS.Max.RSS))
+			line("", "broker %.0f ns CPU/message, RSS at most %s", *p.BrokerCPU, results.HumanBytes(p.RSS.Max.RSS))
 		}
 		if p.Bottleneck {
 			line("", "this tool is the bottleneck: its loops are busy and the broker is not")

@@ -6,7 +6,10 @@ import (
 	"io"
 	"time"
 
+	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/results"
+	"github.com/basaltmq/basaltmq/perf/session"
 )
 
 // calibrateOptions are the options of the calibrate scenario.
@@ -40,16 +43,16 @@ func calibrateScenario() scenario {
 			"records (20 bytes each and a header), with one write and one fdatasync per batch,\n" +
 			"to a growing file and over a file written before.\n\n" +
 			"Measure before and after each figure.",
-		prepare: func(flags *flagSet) func(context.Context, console) error {
+		prepare: func(flags *cli.FlagSet) func(context.Context, console) error {
 			options := &calibrateOptions{Size: 16, Duration: 5 * time.Second, DiskTime: time.Second}
-			flags.add(quantityFlag{&options.Size}, "s", "size", "BYTES", "body size of the messages to compare with")
-			flags.add(durationFlag{&options.Duration}, "z", "time", "SECONDS", "measure the relay for this long")
-			flags.add(durationFlag{&options.DiskTime}, "", "disk-time", "SECONDS", "measure each of the eight disk figures for this long")
+			flags.Quantity(&options.Size, "s", "size", "BYTES", "body size of the messages to compare with")
+			flags.Duration(&options.Duration, "z", "time", "SECONDS", "measure the relay for this long")
+			flags.Duration(&options.DiskTime, "", "disk-time", "SECONDS", "measure each of the eight disk figures for this long")
 			options.Output.declare(flags)
 			options.Record.declare(flags, "measure the disk of this directory, in two temporary files")
 			return func(ctx context.Context, out console) error {
 				if options.Size > bodyBytesMax || options.Duration <= 0 || options.DiskTime <= 0 {
-					return usagef("--size is at most %d, --disk-time and --time above 0", bodyBytesMax)
+					return cli.Usagef("--size is at most %d, --disk-time and --time above 0", bodyBytesMax)
 				}
 				return runCalibrate(ctx, options, out)
 			}
@@ -79,7 +82,7 @@ func runCalibrate(ctx context.Context, options *calibrateOptions, out console) e
 		}
 		defer disk.close()
 	}
-	wireBytes := encodePublish("", defaultQueue, properties, options.Size, frameMaxDefault).size
+	wireBytes := client.EncodePublish("", defaultQueue, properties, options.Size, session.FrameMaxDefault).Size
 	relay, err := measureRelay(ctx, options.Duration, out.stderr)
 	if err != nil {
 		return err
@@ -121,7 +124,7 @@ func measureDisk(ctx context.Context, disk *rawDisk, span time.Duration) (all []
 
 func (r *calibrateResult) writeText(w io.Writer) {
 	fmt.Fprintf(w, "Bare relay: %s messages/s of %d bytes on the wire (%d in the body), %.2f GB/s\n",
-		humanCount(uint64(r.MessagesPerSecond)), r.WireBytes, r.Options.Size, r.BytesPerSecond/1e9)
+		results.HumanCount(uint64(r.MessagesPerSecond)), r.WireBytes, r.Options.Size, r.BytesPerSecond/1e9)
 	fmt.Fprintf(w, "CPU per message: relay %.1f ns, writer and reader %.1f ns\n", r.RelayCPU, r.ClientCPU)
 	fmt.Fprintf(w, "Memory copy: %.1f GB/s\n", r.MemoryCopyPerSecond/1e9)
 	if len(r.Disk) == 0 {
@@ -131,6 +134,6 @@ func (r *calibrateResult) writeText(w io.Writer) {
 	fmt.Fprintf(w, "%-10s %8s %12s %14s %12s %12s\n", "", "records", "syncs/s", "records/s", "p50 us", "p99 us")
 	for _, f := range r.Disk {
 		fmt.Fprintf(w, "%-10s %8d %12s %14s %12.0f %12.0f\n", f.Mode, f.RecordsPerBatch,
-			humanCount(uint64(f.SyncsPerSecond)), humanCount(uint64(f.RecordsPerSecond)), f.P50, f.P99)
+			results.HumanCount(uint64(f.SyncsPerSecond)), results.HumanCount(uint64(f.RecordsPerSecond)), f.P50, f.P99)
 	}
 }

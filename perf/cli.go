@@ -7,6 +7,8 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/basaltmq/basaltmq/perf/cli"
 )
 
 // Exit statuses of [Main].
@@ -27,7 +29,7 @@ type scenario struct {
 	details string // paragraph above the options; may be empty
 	hidden  bool   // not listed: child processes
 	// prepare declares the options and returns what runs after parsing.
-	prepare func(flags *flagSet) func(ctx context.Context, out console) error
+	prepare func(flags *cli.FlagSet) func(ctx context.Context, out console) error
 }
 
 // console is where a scenario writes: results to stdout, progress and
@@ -50,12 +52,12 @@ func scenarios() []scenario {
 func Main(ctx context.Context, arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	out := console{stdin: stdin, stdout: stdout, stderr: stderr}
 	err := dispatch(ctx, arguments, out)
-	var usage *usageError
+	var usage *cli.UsageError
 	switch {
-	case err == nil, errors.Is(err, errHelp):
+	case err == nil, errors.Is(err, cli.ErrHelp):
 		return exitOK
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "%s: %s (see %s --help)\n", program, usage.text, program)
+		fmt.Fprintf(stderr, "%s: %s (see %s --help)\n", program, usage.Text, program)
 		return exitUsage
 	}
 	fmt.Fprintf(stderr, "%s: %s\n", program, err)
@@ -64,7 +66,7 @@ func Main(ctx context.Context, arguments []string, stdin io.Reader, stdout, stde
 
 func dispatch(ctx context.Context, arguments []string, out console) error {
 	if len(arguments) == 0 {
-		return usagef("no subcommand given")
+		return cli.Usagef("no subcommand given")
 	}
 	switch name := arguments[0]; name {
 	case "-h", "--help", "help":
@@ -86,10 +88,10 @@ func dispatch(ctx context.Context, arguments []string, out console) error {
 		if err != nil {
 			return err
 		}
-		flags := newFlagSet(chosen.name)
+		flags := cli.NewFlagSet(chosen.name)
 		run := chosen.prepare(flags)
-		if err := flags.parse(arguments[1:]); err != nil {
-			if errors.Is(err, errHelp) {
+		if err := flags.Parse(arguments[1:]); err != nil {
+			if errors.Is(err, cli.ErrHelp) {
 				writeScenarioHelp(out.stdout, chosen)
 			}
 			return err
@@ -104,7 +106,7 @@ func findScenario(name string) (scenario, error) {
 			return candidate, nil
 		}
 	}
-	return scenario{}, usagef("unknown subcommand %q", name)
+	return scenario{}, cli.Usagef("unknown subcommand %q", name)
 }
 
 func writeOverview(w io.Writer) {
@@ -124,9 +126,9 @@ func writeScenarioHelp(w io.Writer, chosen scenario) {
 		fmt.Fprintf(w, "\n%s\n", chosen.details)
 	}
 	fmt.Fprintf(w, "\nOptions:\n")
-	flags := newFlagSet(chosen.name)
+	flags := cli.NewFlagSet(chosen.name)
 	chosen.prepare(flags)
-	flags.writeHelp(w)
+	flags.WriteHelp(w)
 }
 
 // Version is set by the linker in released builds.

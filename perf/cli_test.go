@@ -5,61 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/results"
 )
-
-func TestParseQuantity(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]uint64{
-		"0": 0, "16": 16, "1k": 1000, "1K": 1000, "1kB": 1000, "1KiB": 1024, "64 KiB": 65536, "1.5M": 1500000, "2Mi": 2 << 20, "1g": 1e9, "1GiB": 1 << 30, "7b": 7,
-	} {
-		if got, err := parseQuantity(text); got != want || err != nil {
-			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "k", "-1", "1x", "1.2.3", "1e3x", "99999999999G", "nan", "0x10"} {
-		if got, err := parseQuantity(text); err == nil {
-			t.Errorf("%q: %d, want an error", text, got)
-		}
-	}
-}
-
-func TestParseDuration(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]time.Duration{
-		"0": 0, "10": 10 * time.Second, "1.5": 1500 * time.Millisecond, "10s": 10 * time.Second, "500ms": 500 * time.Millisecond, "2m": 2 * time.Minute,
-	} {
-		if got, err := parseDuration(text); got != want || err != nil {
-			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "-1", "-1s", "x", "1parsec", "NaN", "1e300"} {
-		if got, err := parseDuration(text); err == nil {
-			t.Errorf("%q: %v, want an error", text, got)
-		}
-	}
-}
-
-func TestHumanFigures(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
-		if got := humanCount(n); got != want {
-			t.Errorf("%d: %q", n, got)
-		}
-	}
-	for n, want := range map[uint64]string{5: "5 B", 1536: "1.5 KiB", 3 << 20: "3.0 MiB", 5 << 30: "5.0 GiB"} {
-		if got := humanBytes(n); got != want {
-			t.Errorf("%d: %q", n, got)
-		}
-	}
-}
 
 // parseOptions runs the command line through flags and checks.
 func parseOptions(arguments ...string) (throughputOptions, error) {
 	var options throughputOptions
-	flags := newFlagSet("throughput")
+	flags := cli.NewFlagSet("throughput")
 	declareThroughput(flags, &options)
-	if err := flags.parse(arguments); err != nil {
+	if err := flags.Parse(arguments); err != nil {
 		return options, err
 	}
 	err := options.finish(flags)
@@ -174,22 +129,6 @@ func TestHelpAndVersion(t *testing.T) {
 		code, stdout, stderr := runMain(t.Context(), strings.Fields(arguments)...)
 		if code != exitOK || !strings.Contains(stdout, want) || strings.Contains(stdout, relayCommand) || stderr != "" {
 			t.Errorf("%q: exit status %d, stdout %q, stderr %q", arguments, code, stdout, stderr)
-		}
-	}
-}
-
-func TestParseURI(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string][4]string{
-		"amqp://":                        {"127.0.0.1:5672", "guest", "guest", "/"},
-		"amqp://host":                    {"host:5672", "guest", "guest", "/"},
-		"amqp://a:b%40@host:1/v":         {"host:1", "a", "b@", "v"},
-		"amqp://a:b@[::1]:5/%2F":         {"[::1]:5", "a", "b", "/"},
-		"amqp://a:b@127.0.0.1/my%2Fhost": {"127.0.0.1:5672", "a", "b", "my/host"},
-	} {
-		got, err := parseURI(text)
-		if err != nil || [4]string{got.hostPort, got.user, got.password, got.virtualHost} != want {
-			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
 }

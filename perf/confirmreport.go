@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/results"
 	"github.com/basaltmq/basaltmq/perf/stats"
 )
@@ -23,7 +24,7 @@ func newConfirmRow(o *confirmOptions, c confirmCombination, m *meter) *confirmRo
 		Queues: c.queues, Window: c.window, TotalWindow: c.totalWindow(), Channels: c.channels,
 		Connections: m.run.options.Publishers, Seconds: figures.Seconds,
 		ConfirmedPerSecond: figures.ConfirmedPerSecond, NackedTotal: figures.NackedTotal,
-		Latency:   newLatencyFigures(m.latency, 0),
+		Latency:   client.NewLatencyFigures(m.latency, 0),
 		BrokerCPU: figures.BrokerCPU, BrokerCores: figures.BrokerCores, RSS: figures.RSS,
 		ClientCPU: figures.ClientCPU, Bottleneck: figures.Bottleneck,
 	}
@@ -69,11 +70,11 @@ func (r *confirmResult) writeText(w io.Writer) {
 	fmt.Fprintf(w, "%6s %6s %12s %9s %9s %9s %8s %10s %8s %8s   %s\n", "queues", "window", "confirmed/s", "p50 us", "p99 us", "p99.9 us",
 		"ns CPU", "RSS", "W/pay", "W/rec", "of raw append  overwrite (latency)  of 1 queue")
 	for _, row := range r.Rows {
-		fmt.Fprintf(w, "%6d %6d %12s %9.0f %9.0f %9.0f", row.Queues, row.Window, humanCount(uint64(row.ConfirmedPerSecond)),
+		fmt.Fprintf(w, "%6d %6d %12s %9.0f %9.0f %9.0f", row.Queues, row.Window, results.HumanCount(uint64(row.ConfirmedPerSecond)),
 			row.Latency.P50, row.Latency.P99, row.Latency.P999)
 		cpu, rss, perPayload, perRecord := "-", "-", "-", "-"
 		if row.BrokerCPU != nil {
-			cpu, rss = fmt.Sprintf("%.0f", *row.BrokerCPU), humanBytes(row.RSS.Last.RSS)
+			cpu, rss = fmt.Sprintf("%.0f", *row.BrokerCPU), results.HumanBytes(row.RSS.Last.RSS)
 		}
 		if row.WriteCosts != nil {
 			perPayload, perRecord = fmt.Sprintf("%.2f", row.WriteCosts.PerPayload), fmt.Sprintf("%.2f", row.WriteCosts.PerRecord)

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/results"
+	"github.com/basaltmq/basaltmq/perf/session"
 )
 
 // confirmOptions are the options of the confirm scenario.
@@ -27,7 +30,7 @@ type confirmOptions struct {
 
 	Output outputOptions `json:"-"`
 	Record recordOptions `json:"-"`
-	target brokerAddress
+	target session.Address
 	list   []confirmCombination
 }
 
@@ -63,21 +66,21 @@ func confirmScenario() scenario {
 			"batches of as many records as the windows allow to be outstanding, with one write\n" +
 			"and one fdatasync each, to a growing file and over a file written before.\n\n" +
 			"The queues (--queue with a number) are deleted before and after.",
-		prepare: func(flags *flagSet) func(context.Context, console) error {
+		prepare: func(flags *cli.FlagSet) func(context.Context, console) error {
 			o := &confirmOptions{
 				URI: defaultURI, Size: 16, Combinations: confirmDefault, Connections: 1, Queue: "perf-confirm",
 				Duration: 3 * time.Second, Warmup: time.Second, RawTime: 500 * time.Millisecond,
 			}
-			flags.text(&o.URI, "", "uri", "URI", "broker to connect to")
-			flags.add(quantityFlag{&o.Size}, "s", "size", "BYTES", "size of each body")
-			flags.text(&o.Combinations, "w", "combinations", "LIST", "queues and window of each, as QUEUESxWINDOW,…")
-			flags.count(&o.Connections, "x", "publishers", "N", "connections to spread the channels over")
-			flags.text(&o.Queue, "u", "queue", "PREFIX", "what the queues' names start with; existing ones are deleted")
-			flags.add(durationFlag{&o.Duration}, "z", "time", "SECONDS", "measure each combination for this long")
-			flags.add(durationFlag{&o.Warmup}, "", "warmup", "SECONDS", "run each this long before measuring")
-			flags.add(durationFlag{&o.RawTime}, "", "raw-time", "SECONDS", "measure each raw disk figure for this long")
-			flags.count(&o.Loops, "", "loops", "N", "event loops of this tool (default: cores, at most 2)")
-			flags.count(&o.BrokerPID, "", "broker-pid", "PID", "report CPU, memory and writes of this process")
+			flags.Text(&o.URI, "", "uri", "URI", "broker to connect to")
+			flags.Quantity(&o.Size, "s", "size", "BYTES", "size of each body")
+			flags.Text(&o.Combinations, "w", "combinations", "LIST", "queues and window of each, as QUEUESxWINDOW,…")
+			flags.Count(&o.Connections, "x", "publishers", "N", "connections to spread the channels over")
+			flags.Text(&o.Queue, "u", "queue", "PREFIX", "what the queues' names start with; existing ones are deleted")
+			flags.Duration(&o.Duration, "z", "time", "SECONDS", "measure each combination for this long")
+			flags.Duration(&o.Warmup, "", "warmup", "SECONDS", "run each this long before measuring")
+			flags.Duration(&o.RawTime, "", "raw-time", "SECONDS", "measure each raw disk figure for this long")
+			flags.Count(&o.Loops, "", "loops", "N", "event loops of this tool (default: cores, at most 2)")
+			flags.Count(&o.BrokerPID, "", "broker-pid", "PID", "report CPU, memory and writes of this process")
 			o.Output.declare(flags)
 			o.Record.declare(flags, "measure the raw disk of the broker's data directory as well")
 			return func(ctx context.Context, out console) error {
@@ -92,25 +95,25 @@ func confirmScenario() scenario {
 
 // finish checks the options and reads the combinations.
 func (o *confirmOptions) finish() error {
-	address, err := parseURI(o.URI)
+	address, err := parseTarget(o.URI)
 	if err != nil {
 		return err
 	}
-	o.target, o.URI = address, address.redacted
+	o.target, o.URI = address, address.Redacted
 	if o.Loops == 0 {
 		o.Loops = min(loopsDefaultMax, runtime.NumCPU())
 	}
 	switch {
 	case o.Connections < 1 || o.Connections > connectionsMax:
-		return usagef("--publishers is 1 to %d", connectionsMax)
+		return cli.Usagef("--publishers is 1 to %d", connectionsMax)
 	case o.Loops > loopsMax:
-		return usagef("at most %d loops", loopsMax)
+		return cli.Usagef("at most %d loops", loopsMax)
 	case o.Size > bodyBytesMax:
-		return usagef("--size is at most %d", bodyBytesMax)
+		return cli.Usagef("--size is at most %d", bodyBytesMax)
 	case o.Duration <= 0 || o.RawTime <= 0:
-		return usagef("--time and --raw-time must be above 0")
+		return cli.Usagef("--time and --raw-time must be above 0")
 	case o.Queue == "" || len(o.Queue) > shortStringMax-16:
-		return usagef("--queue is 1 to %d bytes", shortStringMax-16)
+		return cli.Usagef("--queue is 1 to %d bytes", shortStringMax-16)
 	}
 	for text := range strings.SplitSeq(o.Combinations, ",") {
 		combination, err := parseCombination(text, o.Connections)
@@ -124,15 +127,15 @@ func (o *confirmOptions) finish() error {
 
 func parseCombination(text string, connections int) (confirmCombination, error) {
 	queues, window, found := strings.Cut(strings.TrimSpace(text), "x")
-	queueCount, err := parseQuantity(queues)
-	windowSize, err2 := parseQuantity(window)
+	queueCount, err := cli.ParseQuantity(queues)
+	windowSize, err2 := cli.ParseQuantity(window)
 	if !found || err != nil || err2 != nil {
-		return confirmCombination{}, usagef("--combinations: %q is not QUEUESxWINDOW", text)
+		return confirmCombination{}, cli.Usagef("--combinations: %q is not QUEUESxWINDOW", text)
 	}
 	channels := max(queueCount, uint64(connections))
 	if queueCount == 0 || windowSize == 0 || channels > confirmChannelsMax || windowSize > confirmTotalWindowMax ||
 		channels*windowSize > confirmTotalWindowMax {
-		return confirmCombination{}, usagef("--combinations: %q is not between 1x1 and %d channels, %d messages together",
+		return confirmCombination{}, cli.Usagef("--combinations: %q is not between 1x1 and %d channels, %d messages together",
 			text, confirmChannelsMax, confirmTotalWindowMax)
 	}
 	return confirmCombination{queues: int(queueCount), window: int(windowSize), channels: int(channels)}, nil
@@ -169,7 +172,7 @@ func runConfirm(ctx context.Context, o *confirmOptions, out console) error {
 		}
 		defer disk.close()
 	}
-	defer reserveProcessors(o.Loops)()
+	defer client.ReserveProcessors(o.Loops)()
 	var failure error
 	for _, combination := range o.list {
 		if failure != nil || ctx.Err() != nil {
@@ -211,7 +214,7 @@ func measureCombination(ctx context.Context, o *confirmOptions, c confirmCombina
 		meter.begin()
 	}
 	for _, l := range run.loops {
-		go l.serve()
+		go l.Serve()
 	}
 	failure := run.measure(ctx, meter)
 	meter.finish()

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/client"
+	"github.com/basaltmq/basaltmq/perf/session"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -12,7 +15,7 @@ import (
 // there when the first message is published.
 func (run *throughputRun) connect() error {
 	for range run.options.Loops {
-		l, err := newLoop(run)
+		l, err := client.NewLoop(run)
 		if err != nil {
 			return err
 		}
@@ -32,7 +35,7 @@ func (run *throughputRun) connect() error {
 			return fmt.Errorf("publisher %d: %w", number+1, err)
 		}
 	}
-	run.start = monotonicNow()
+	run.start = client.Now()
 	run.publishersLeft.Store(int64(len(run.publishers)))
 	run.schedule()
 	return nil
@@ -44,18 +47,18 @@ func (run *throughputRun) schedule() {
 	o := run.options
 	for number, p := range run.publishers {
 		if o.PublishRate > 0 {
-			p.pace = newPacer(run.start, o.PublishRate)
-			p.pace.start += int64(p.pace.period * float64(number) / float64(len(run.publishers)))
-			p.loop.paced = append(p.loop.paced, p)
+			p.Pace = client.NewPacer(run.start, o.PublishRate)
+			p.Pace.Start += int64(p.Pace.Period * float64(number) / float64(len(run.publishers)))
+			p.Loop.Paced = append(p.Loop.Paced, p)
 		}
 	}
 	for _, c := range run.consumers {
 		if o.ConsumeRate > 0 {
-			c.pace = newPacer(run.start, o.ConsumeRate)
-			c.loop.paced = append(c.loop.paced, c)
+			c.Pace = client.NewPacer(run.start, o.ConsumeRate)
+			c.Loop.Paced = append(c.Loop.Paced, c)
 		}
-		if inspector := c.walker.inspector; inspector != nil && inspector.latency != nil {
-			inspector.latency.runStart = run.start
+		if inspector := c.Walker.Inspector; inspector != nil && inspector.Latency != nil {
+			inspector.Latency.RunStart = run.start
 		}
 	}
 }
@@ -64,15 +67,15 @@ func (run *throughputRun) schedule() {
 // its own.
 func (run *throughputRun) declareQueues() error {
 	o := run.options
-	s, err := dialSession(o.target)
+	s, err := session.Dial(o.target)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	run.product, run.version = s.product, s.version
+	defer s.Close()
+	run.product, run.version = s.Product, s.Version
 	for _, queue := range o.queues() {
 		var declared amqp.QueueDeclareOk
-		if err := s.call(clientChannel, &amqp.QueueDeclare{
+		if err := s.Call(session.ClientChannel, &amqp.QueueDeclare{
 			Queue: []byte(queue), Durable: true, Arguments: run.queueArguments,
 		}, &declared); err != nil {
 			return err
@@ -81,63 +84,63 @@ func (run *throughputRun) declareQueues() error {
 			return err
 		}
 		if o.Purge {
-			if err := s.call(clientChannel, &amqp.QueuePurge{Queue: []byte(queue)}, &amqp.QueuePurgeOk{}); err != nil {
+			if err := s.Call(session.ClientChannel, &amqp.QueuePurge{Queue: []byte(queue)}, &amqp.QueuePurgeOk{}); err != nil {
 				return err
 			}
 			declared.MessageCount = 0
 		}
 		run.backlog += uint64(declared.MessageCount)
 	}
-	return s.call(0, &amqp.ConnectionClose{ReplyCode: amqp.CodeSuccess}, &amqp.ConnectionCloseOk{})
+	return s.Call(0, &amqp.ConnectionClose{ReplyCode: amqp.CodeSuccess}, &amqp.ConnectionCloseOk{})
 }
 
 // bind binds a queue to the exchange; the default exchange needs no binding.
-func (run *throughputRun) bind(s *session, queue, key string) error {
+func (run *throughputRun) bind(s *session.Session, queue, key string) error {
 	if run.options.Exchange == "" {
 		return nil
 	}
-	return s.call(clientChannel, &amqp.QueueBind{
+	return s.Call(session.ClientChannel, &amqp.QueueBind{
 		Queue: []byte(queue), Exchange: []byte(run.options.Exchange), RoutingKey: []byte(key),
 	}, &amqp.QueueBindOk{})
 }
 
 func (run *throughputRun) connectConsumer(number int) error {
 	o := run.options
-	s, err := dialSession(o.target)
+	s, err := session.Dial(o.target)
 	if err != nil {
 		return err
 	}
 	l := run.loops[number%len(run.loops)]
-	c := &consumer{loop: l}
+	c := &client.Consumer{Loop: l}
 	if err := run.prepareConsumer(s, c, number); err != nil {
-		s.close()
+		s.Close()
 		return err
 	}
-	if err := c.adopt(s); err != nil {
-		s.close()
+	if err := c.Adopt(s); err != nil {
+		s.Close()
 		return err
 	}
-	c.out = make([]byte, 0, outBytes)
-	c.walker.ackEvery, c.walker.commitEvery = uint64(o.AckEvery), uint64(o.TxAcks)
-	if o.MeasureLatency && l.latency == nil {
-		l.latency = newLatencyRecorder(0)
+	c.Out = make([]byte, 0, client.OutBytes)
+	c.Walker.AckEvery, c.Walker.CommitEvery = uint64(o.AckEvery), uint64(o.TxAcks)
+	if o.MeasureLatency && l.Latency == nil {
+		l.Latency = client.NewLatencyRecorder(0)
 	}
 	if o.Verify || o.MeasureLatency {
-		c.walker.inspector = newInspector(o, l.latency)
+		c.Walker.Inspector = client.NewInspector(o.body(), l.Latency)
 	}
 	run.consumers = append(run.consumers, c)
-	return l.add(c)
+	return l.Add(c)
 }
 
 // prepareConsumer makes the calls of a consumer's channel.
-func (run *throughputRun) prepareConsumer(s *session, c *consumer, number int) error {
+func (run *throughputRun) prepareConsumer(s *session.Session, c *client.Consumer, number int) error {
 	o := run.options
 	var queue string
 	if queues := o.queues(); len(queues) > 0 {
 		queue = queues[number%len(queues)]
 	} else {
 		var declared amqp.QueueDeclareOk
-		if err := s.call(clientChannel, &amqp.QueueDeclare{
+		if err := s.Call(session.ClientChannel, &amqp.QueueDeclare{
 			Exclusive: true, AutoDelete: true, Arguments: run.queueArguments,
 		}, &declared); err != nil {
 			return err
@@ -148,38 +151,38 @@ func (run *throughputRun) prepareConsumer(s *session, c *consumer, number int) e
 		}
 	}
 	if o.Prefetch > 0 {
-		if err := s.call(clientChannel, &amqp.BasicQos{PrefetchCount: uint16(o.Prefetch)}, &amqp.BasicQosOk{}); err != nil {
+		if err := s.Call(session.ClientChannel, &amqp.BasicQos{PrefetchCount: uint16(o.Prefetch)}, &amqp.BasicQosOk{}); err != nil {
 			return err
 		}
 	}
 	if o.TxAcks > 0 {
-		if err := s.call(clientChannel, &amqp.TxSelect{}, &amqp.TxSelectOk{}); err != nil {
+		if err := s.Call(session.ClientChannel, &amqp.TxSelect{}, &amqp.TxSelectOk{}); err != nil {
 			return err
 		}
 	}
 	if o.Poll {
-		c.getFrame = newGetFrame(queue, o.AckEvery == 0)
+		c.GetFrame = client.NewGetFrame(queue, o.AckEvery == 0)
 		return nil
 	}
-	return s.call(clientChannel, &amqp.BasicConsume{
+	return s.Call(session.ClientChannel, &amqp.BasicConsume{
 		Queue: []byte(queue), NoAck: o.AckEvery == 0, Arguments: run.consumeArgument,
 	}, &amqp.BasicConsumeOk{})
 }
 
 // sharedPublish is what publishers with the same routing key have in common.
 type sharedPublish struct {
-	encoding publishEncoding
+	encoding client.PublishEncoding
 	buffer   []byte
 }
 
 func (run *throughputRun) connectPublisher(number int, encodings map[string]sharedPublish) error {
 	o := run.options
-	s, err := dialSession(o.target)
+	s, err := session.Dial(o.target)
 	if err != nil {
 		return err
 	}
 	if err := run.preparePublisher(s); err != nil {
-		s.close()
+		s.Close()
 		return err
 	}
 	key := o.RoutingKey
@@ -188,47 +191,57 @@ func (run *throughputRun) connectPublisher(number int, encodings map[string]shar
 	}
 	shared, known := encodings[key]
 	if !known {
-		shared.encoding = encodePublish(o.Exchange, key, run.properties, o.Size, s.frameMax)
-		shared.buffer = shared.encoding.repeat(publisherBufferBytes)
+		shared.encoding = client.EncodePublish(o.Exchange, key, run.properties, o.Size, s.FrameMax)
+		shared.buffer = shared.encoding.Repeat(client.PublisherBufferBytes)
 		encodings[key] = shared
 	}
 	// Consumer i is on loop i, publisher i on the next one: with two loops the
 	// two ends of a pair can run at the same time.
 	l := run.loops[(number+1)%len(run.loops)]
-	p := &publisher{
-		loop: l, encoding: shared.encoding, layout: newBodyLayout(o),
-		identity: uint64(number) << identityBits, buffer: shared.buffer,
-		window: uint64(o.ConfirmWindow), txSize: uint64(o.TxPublishes),
-		quota: math.MaxUint64,
+	p := &client.Publisher{
+		Loop: l, Encoding: shared.encoding, Layout: client.NewBodyLayout(o.body()),
+		Identity: uint64(number) << client.IdentityBits, Buffer: shared.buffer,
+		Window: uint64(o.ConfirmWindow), TxSize: uint64(o.TxPublishes),
+		Quota: math.MaxUint64,
 	}
 	if o.PublishMax > 0 {
-		p.quota = o.PublishMax / uint64(o.Publishers)
+		p.Quota = o.PublishMax / uint64(o.Publishers)
 		if uint64(number) < o.PublishMax%uint64(o.Publishers) {
-			p.quota++
+			p.Quota++
 		}
 	}
-	if p.layout.stamped() {
-		p.buffer = shared.encoding.repeat(min(publisherBufferBytes, stampedBytesTotal/o.Publishers))
+	if p.Layout.Stamped() {
+		p.Buffer = shared.encoding.Repeat(min(client.PublisherBufferBytes, client.StampedBytesTotal/o.Publishers))
 	}
-	if err := p.adopt(s); err != nil {
-		s.close()
+	if err := p.Adopt(s); err != nil {
+		s.Close()
 		return err
 	}
 	if o.ConfirmWindow > 0 {
-		confirms := newConfirmTracker(o.ConfirmWindow)
-		p.walker.confirms = &confirms
+		confirms := client.NewConfirmTracker(o.ConfirmWindow)
+		p.Walker.Confirms = &confirms
 	}
 	run.publishers = append(run.publishers, p)
-	return l.add(p)
+	return l.Add(p)
 }
 
 // preparePublisher makes the calls of a publisher's channel.
-func (run *throughputRun) preparePublisher(s *session) error {
+func (run *throughputRun) preparePublisher(s *session.Session) error {
 	if run.options.ConfirmWindow > 0 {
-		return s.call(clientChannel, &amqp.ConfirmSelect{}, &amqp.ConfirmSelectOk{})
+		return s.Call(session.ClientChannel, &amqp.ConfirmSelect{}, &amqp.ConfirmSelectOk{})
 	}
 	if run.options.TxPublishes > 0 {
-		return s.call(clientChannel, &amqp.TxSelect{}, &amqp.TxSelectOk{})
+		return s.Call(session.ClientChannel, &amqp.TxSelect{}, &amqp.TxSelectOk{})
 	}
 	return nil
+}
+
+// parseTarget reads the URI of an option.
+func parseTarget(uri string) (session.Address, error) {
+	address, err := session.ParseURI(uri)
+	if err != nil {
+		return address, cli.Usagef("%v", err)
+	}
+	address.Client, address.ClientVersion = program, toolVersion()
+	return address, nil
 }

@@ -1,13 +1,17 @@
-// Package perf is the load generator: workloads, their clients, and the
-// figures they produce. cmd/basaltmqperf only calls [Main]. What a result looks
-// like, and how recorded ones are read and shown, is in package results; the
-// statistics that compare samples are in package stats.
+// Package perf is the load generator: its subcommands, the workloads they run
+// and the figures these produce. cmd/basaltmqperf only calls [Main]. What a result
+// looks like, and how recorded ones are read and shown, is in package results;
+// the statistics that compare samples are in package stats.
 //
 // # Map
 //
+//	cli/            command line: options, human units
+//	session/        blocking AMQP client for everything that is not measured
+//	client/         publishers and consumers on event loops
+//	process/        CPU, memory and disk of the broker process
+//	results/        the JSON of measurements, tables; stats/ compares samples
+//
 //	cli.go          dispatcher: one scenario per file, registered in scenarios
-//	flags.go        command-line conventions shared by all scenarios
-//	units.go        human sizes, counts and durations
 //	arguments.go    JSON options as field tables and properties
 //	throughput.go   the throughput scenario: run it, end it
 //	options.go      its options
@@ -20,86 +24,23 @@
 //	rawdisk.go      write and fdatasync in a loop; memory copy
 //	confirmscenario.go  windows and queues: options and outline
 //	confirmrun.go   its queues and connections; confirmreport.go its result
-//	confirmpublisher.go one connection with many confirming channels
-//	channelconfirms.go  which of them may publish, and their latency
 //	backlog.go      fill and drain: options and outline
 //	backlogphase.go one of the two; backlogreport.go the result
 //	table.go        the tables of recorded results, made by package results
-//	session.go      blocking AMQP handshake and control calls on one socket
-//	loop.go         event loop (epoll, edge-triggered), one locked OS thread
-//	socket.go       what publishers and consumers on a loop have in common
-//	publisher.go    how much may be sent, and sending it; publish.go encodes
-//	pacer.go        open-loop schedule of a rate
-//	confirm.go      which publishes are unconfirmed
-//	consumer.go     reads deliveries, acknowledges
-//	walker.go       frame walker: counts without decoding
-//	shape.go        its short cut for runs of equal deliveries
-//	body.go         body content: patterns; inspector.go checks it
-//	latency.go      histograms and the clock
-//	brokerstat.go   CPU and memory of the broker process
 //	record.go       options about the environment that all scenarios share
 //	resulttypes.go  short names of what package results defines
-//	diskusage.go    blocks allocated below a directory
-//	sys.go          raw system calls; the only file with unsafe
-//
-// # How it stays out of the way
-//
-// A publish on the wire is three frames. All publishes of a publisher have the
-// same size, so a buffer filled once with whole publishes is sent again and
-// again, and the number published is bytes written divided by that size:
-//
-//	offset  bytes             field
-//	0       1+2+4             method frame header (type 1, channel 1, payload size)
-//	7       2+2               class 60, method 40
-//	11      2                 reserved
-//	13      1+len(exchange)   exchange
-//	        1+len(key)        routing key
-//	        1                 bits (mandatory, immediate): 0
-//	        1                 0xCE
-//	        1+2+4             content header frame header (type 2)
-//	        2+2+8             class 60, weight 0, body size
-//	        2+n               property flags and list (delivery mode always there)
-//	        1                 0xCE
-//	        7+len+1 each      body frames of at most frame-max bytes
-//
-// With exchange "", key "perf-test", no further property and 16 bytes of body
-// that makes 73 bytes ([publishEncoding.size]).
-//
-// A consumer does not decode deliveries either: it jumps from frame header to
-// frame header, and counts a message when its body is complete.
-//
-// # Body content
-//
-// Without options the body is a fixed pattern. With timestamps (-l) and with
-// verification (-V) it begins with fields stamped in place, little-endian:
-//
-//	bytes  field                                                    present
-//	8      intended send time, ns of CLOCK_MONOTONIC                -l
-//	8      publisher number (16 bit) and its message number (48)    -V, if it fits
-//	rest   pattern derived from the field above                     always
 //
 // # Invariants
 //
-//  1. A publisher never has more than the confirm window unconfirmed, never
-//     more than the transaction size uncommitted, and never sends a message
-//     before its intended time.
-//  2. Latency is measured from the intended send time, so a stalled broker
-//     is charged for the messages that had to wait (no coordinated omission).
-//     The confirm scenario is a closed loop: there it runs from the write that
-//     sends a message to the read that brings its confirm.
-//  3. published counts a message when its last byte was accepted by the
-//     socket; consumed counts it when its last byte was read.
-//  4. Nothing on a message's path allocates, calls through an interface, takes
-//     the time or looks into a map; those happen once per read or write.
-//  5. Figures cover the measured window only: warm-up is excluded from rates,
+//  1. Figures cover the measured window only: warm-up is excluded from rates,
 //     CPU figures and latency. Totals say which they cover.
-//  6. A recorded figure carries its environment, and a yardstick is measured
+//  2. A recorded figure carries its environment, and a yardstick is measured
 //     in the same run, right before and after. The tables refuse others.
+//  3. Ctrl-C ends a measurement, not its report: what was measured so far is
+//     printed and marked as partial, and what was declared is deleted.
 //
 // # Threading
 //
-// A loop's sockets, publishers, consumers and walkers belong to its thread.
-// Counters are written by the loop with atomic adds once per read or write and
-// read by anyone; a loop's histogram is guarded by its own mutex, taken once
-// per read. Everything else runs on the goroutine that called Main.
+// Loops have their own threads (package client); everything else runs on the
+// goroutine that called Main.
 package perf

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/basaltmq/basaltmq/perf/session"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -150,9 +151,9 @@ func (c *fakeConn) send(channel uint16, method amqp.Method) {
 
 func (c *fakeConn) sendContent(method amqp.Method, message fakeMessage) {
 	c.mu.Lock()
-	c.out = amqp.AppendMethodFrame(c.out, clientChannel, method)
-	c.out = amqp.AppendHeaderFrame(c.out, clientChannel, uint64(len(message.body)), message.properties)
-	c.out = amqp.AppendBodyFrames(c.out, clientChannel, message.body, c.broker.frameMax)
+	c.out = amqp.AppendMethodFrame(c.out, session.ClientChannel, method)
+	c.out = amqp.AppendHeaderFrame(c.out, session.ClientChannel, uint64(len(message.body)), message.properties)
+	c.out = amqp.AppendBodyFrames(c.out, session.ClientChannel, message.body, c.broker.frameMax)
 	c.mu.Unlock()
 	c.cond.Signal()
 }
@@ -263,34 +264,34 @@ func (c *fakeConn) handle(channel uint16, method amqp.Method) bool {
 		b.mu.Lock()
 		count := len(b.lockedQueue(name).messages) + b.lost // which it would deny having
 		b.mu.Unlock()
-		c.send(clientChannel, &amqp.QueueDeclareOk{Queue: []byte(name), MessageCount: uint32(count)})
+		c.send(session.ClientChannel, &amqp.QueueDeclareOk{Queue: []byte(name), MessageCount: uint32(count)})
 	case *amqp.QueueBind:
-		c.send(clientChannel, &amqp.QueueBindOk{})
+		c.send(session.ClientChannel, &amqp.QueueBindOk{})
 	case *amqp.QueueDelete:
 		b.mu.Lock()
 		b.deletes++
 		delete(b.queues, string(m.Queue))
 		b.mu.Unlock()
-		c.send(clientChannel, &amqp.QueueDeleteOk{})
+		c.send(session.ClientChannel, &amqp.QueueDeleteOk{})
 	case *amqp.QueuePurge:
 		b.mu.Lock()
 		b.lockedQueue(string(m.Queue)).messages = nil
 		b.mu.Unlock()
-		c.send(clientChannel, &amqp.QueuePurgeOk{})
+		c.send(session.ClientChannel, &amqp.QueuePurgeOk{})
 	case *amqp.BasicQos:
-		c.send(clientChannel, &amqp.BasicQosOk{})
+		c.send(session.ClientChannel, &amqp.BasicQosOk{})
 	case *amqp.ConfirmSelect:
 		c.channels[channel] = &fakeChannel{}
 		c.send(channel, &amqp.ConfirmSelectOk{})
 	case *amqp.TxSelect:
-		c.send(clientChannel, &amqp.TxSelectOk{})
+		c.send(session.ClientChannel, &amqp.TxSelectOk{})
 	case *amqp.TxCommit:
 		b.mu.Lock()
 		b.commits++
 		b.mu.Unlock()
-		c.send(clientChannel, &amqp.TxCommitOk{})
+		c.send(session.ClientChannel, &amqp.TxCommitOk{})
 	case *amqp.BasicConsume:
-		c.send(clientChannel, &amqp.BasicConsumeOk{ConsumerTag: []byte("ctag")})
+		c.send(session.ClientChannel, &amqp.BasicConsumeOk{ConsumerTag: []byte("ctag")})
 		b.mu.Lock()
 		q := b.lockedQueue(string(m.Queue))
 		q.consumers = append(q.consumers, c)
@@ -300,7 +301,7 @@ func (c *fakeConn) handle(channel uint16, method amqp.Method) bool {
 		b.mu.Lock()
 		q := b.lockedQueue(string(m.Queue))
 		if len(q.messages) == 0 {
-			c.send(clientChannel, &amqp.BasicGetEmpty{})
+			c.send(session.ClientChannel, &amqp.BasicGetEmpty{})
 		} else {
 			c.tag++
 			c.sendContent(&amqp.BasicGetOk{DeliveryTag: c.tag}, q.messages[0])

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/basaltmq/basaltmq/perf/client"
+	"github.com/basaltmq/basaltmq/perf/process"
+	"github.com/basaltmq/basaltmq/perf/results"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,8 +25,8 @@ type snapshot struct {
 	clientCPU, brokerCPU      time.Duration
 	brokerWritten             uint64 // bytes
 	writtenKnown              bool
-	brokerThreads             map[int]threadLoad
-	loopLoads                 []threadLoad
+	brokerThreads             map[int]process.ThreadLoad
+	loopLoads                 []process.ThreadLoad
 }
 
 // meter turns the loops' counters into a progress line and a result. Called
@@ -40,13 +43,13 @@ type meter struct {
 	latency    *hdrhistogram.Histogram
 	interval   *hdrhistogram.Histogram
 	stale      uint64
-	memory     memoryFigures // last sample
-	memoryMax  memoryFigures
+	memory     results.Memory // last sample
+	memoryMax  results.Memory
 	sampled    bool
 }
 
 func newMeter(run *throughputRun, out console) *meter {
-	m := &meter{run: run, latency: newHistogram(), interval: newHistogram()}
+	m := &meter{run: run, latency: client.NewHistogram(), interval: client.NewHistogram()}
 	if !run.options.Output.Quiet {
 		m.progress = out.stderr
 		m.inPlace = isTerminal(out.stderr)
@@ -68,19 +71,19 @@ func isTerminal(w io.Writer) bool {
 
 // countersNow reads the loops' counters only.
 func (m *meter) countersNow() snapshot {
-	s := snapshot{at: monotonicNow()}
+	s := snapshot{at: client.Now()}
 	for _, l := range m.run.loops {
-		s.published += l.published.Load()
-		s.publishedBytes += l.publishedBytes.Load()
-		s.consumed += l.consumed.Load()
-		s.bytesIn += l.bytesIn.Load()
-		s.confirmed += l.confirmed.Load()
-		s.nacked += l.nacked.Load()
-		s.acked += l.acked.Load()
-		s.failures += l.failures.Load()
-		s.outOfOrder += l.outOfOrder.Load()
-		s.lastPublish = max(s.lastPublish, l.lastPublish.Load())
-		s.lastConsume = max(s.lastConsume, l.lastConsume.Load())
+		s.published += l.Published.Load()
+		s.publishedBytes += l.PublishedBytes.Load()
+		s.consumed += l.Consumed.Load()
+		s.bytesIn += l.BytesIn.Load()
+		s.confirmed += l.Confirmed.Load()
+		s.nacked += l.Nacked.Load()
+		s.acked += l.Acked.Load()
+		s.failures += l.Failures.Load()
+		s.outOfOrder += l.OutOfOrder.Load()
+		s.lastPublish = max(s.lastPublish, l.LastPublish.Load())
+		s.lastConsume = max(s.lastConsume, l.LastConsume.Load())
 	}
 	return s
 }
@@ -93,13 +96,13 @@ func (m *meter) read() snapshot {
 		s.clientCPU = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 	}
 	for _, l := range m.run.loops {
-		load, _ := readThreadLoad(os.Getpid(), int(l.threadID.Load()))
+		load, _ := process.ReadThreadLoad(os.Getpid(), int(l.ThreadID.Load()))
 		s.loopLoads = append(s.loopLoads, load)
 	}
 	if pid := m.run.options.BrokerPID; pid > 0 {
-		s.brokerCPU, _ = processCPU(pid)
-		s.brokerThreads = readThreadLoads(pid)
-		s.brokerWritten, s.writtenKnown = processWritten(pid)
+		s.brokerCPU, _ = process.CPU(pid)
+		s.brokerThreads = process.ReadThreadLoads(pid)
+		s.brokerWritten, s.writtenKnown = process.Written(pid)
 	}
 	return s
 }
@@ -117,15 +120,15 @@ func (m *meter) sampleMemory() {
 	if pid == 0 {
 		return
 	}
-	if figures, err := processMemory(pid); err == nil && figures.HWM > 0 {
+	if figures, err := process.Memory(pid); err == nil && figures.HWM > 0 {
 		m.memory, m.memoryMax, m.sampled = figures, m.memoryMax.Max(figures), true
 	}
 }
 
 func (m *meter) drainLatency(target *hdrhistogram.Histogram) {
 	for _, l := range m.run.loops {
-		if l.latency != nil {
-			m.stale += l.latency.drainInto(target)
+		if l.Latency != nil {
+			m.stale += l.Latency.DrainInto(target)
 		}
 	}
 }
@@ -147,7 +150,7 @@ func (m *meter) tick() {
 
 func (m *meter) writeProgress(before, now snapshot) {
 	span := float64(now.at-before.at) / 1e9
-	perSecond := func(from, to uint64) string { return humanCount(uint64(float64(to-from) / span)) }
+	perSecond := func(from, to uint64) string { return results.HumanCount(uint64(float64(to-from) / span)) }
 	var line strings.Builder
 	phase := "warm-up"
 	if m.begun {
@@ -163,7 +166,7 @@ func (m *meter) writeProgress(before, now snapshot) {
 			float64(m.interval.ValueAtPercentile(50))/1e3, float64(m.interval.ValueAtPercentile(99))/1e3)
 	}
 	if m.sampled {
-		fmt.Fprintf(&line, "  broker %.0f%% CPU %s", 100*float64(now.brokerCPU-before.brokerCPU)/1e9/span, humanBytes(m.memory.RSS))
+		fmt.Fprintf(&line, "  broker %.0f%% CPU %s", 100*float64(now.brokerCPU-before.brokerCPU)/1e9/span, results.HumanBytes(m.memory.RSS))
 	}
 	if m.anyBlocked() {
 		line.WriteString("  BLOCKED by the broker")
@@ -177,7 +180,7 @@ func (m *meter) writeProgress(before, now snapshot) {
 
 func (m *meter) anyBlocked() bool {
 	for _, p := range m.run.publishers {
-		if p.blocked.Load() {
+		if p.Blocked.Load() {
 			return true
 		}
 	}

@@ -1,11 +1,14 @@
 package perf
 
 import (
-	"net/url"
 	"runtime"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/client"
+	"github.com/basaltmq/basaltmq/perf/session"
 )
 
 // Limits of the throughput options.
@@ -14,7 +17,6 @@ const (
 	connectionsMax  = 1 << 16   // publisher number is 16 bit in a verified body
 	loopsMax        = 256
 	prefetchMax     = 1<<16 - 1 // a short in basic.qos
-	stampBytes      = 8         // timestamp at the start of the body
 	shortStringMax  = 255
 	defaultURI      = "amqp://guest:guest@127.0.0.1:5672/"
 	defaultQueue    = "perf-test"
@@ -61,109 +63,105 @@ type throughputOptions struct {
 	Output     outputOptions `json:"-"`
 	Record     recordOptions `json:"-"`
 	routingSet bool
-	target     brokerAddress
-}
-
-// brokerAddress is a parsed AMQP URI.
-type brokerAddress struct {
-	hostPort             string
-	user, password       string
-	virtualHost          string
-	redacted             string // the URI without its password
-	handshakeTimeoutSpan time.Duration
+	target     session.Address
 }
 
 // declareThroughput declares all options of the scenario on flags.
-func declareThroughput(flags *flagSet, o *throughputOptions) {
+func declareThroughput(flags *cli.FlagSet, o *throughputOptions) {
 	*o = throughputOptions{
 		URI: defaultURI, Publishers: 1, Consumers: 1, Size: 16, Queue: defaultQueue,
 		Warmup: time.Second, PatternFrom: 1, PatternTo: 1,
 	}
-	flags.text(&o.URI, "", "uri", "URI", "broker to connect to")
-	flags.count(&o.Publishers, "x", "publishers", "N", "number of publishers")
-	flags.count(&o.Consumers, "y", "consumers", "N", "number of consumers")
-	flags.add(quantityFlag{&o.Size}, "s", "size", "BYTES", "size of each body")
-	flags.toggle(&o.Verify, "V", "verify", "check every body's content and sequence")
-	flags.count(&o.AckEvery, "a", "ack", "N", "acknowledge every N messages; 0: no_ack")
-	flags.count(&o.ConfirmWindow, "c", "confirm", "N", "publish with confirms, at most N unconfirmed per publisher")
-	flags.count(&o.TxPublishes, "t", "transactions-publish", "N", "commit after every N publishes")
-	flags.count(&o.TxAcks, "T", "transactions-ack", "N", "commit after every N acknowledged messages")
-	flags.text(&o.Queue, "u", "queue", "NAME", "queue, declared durable; empty: a temporary queue per consumer")
-	flags.text(&o.RoutingKey, "k", "routing-key", "KEY", "routing key; the queue's name when not given")
-	flags.text(&o.Exchange, "e", "exchange", "NAME", "exchange to publish to; queues are bound to it")
-	flags.add(quantityFlag{&o.PublishRate}, "r", "rate", "N", "publishes per second of each publisher; 0: unlimited")
-	flags.add(quantityFlag{&o.ConsumeRate}, "R", "consumer-rate", "N", "messages per second of each consumer; 0: unlimited")
-	flags.toggle(&o.Persistent, "p", "persistent", "publish persistent messages")
-	flags.count(&o.Prefetch, "P", "prefetch", "N", "prefetch count of each consumer; 0: unlimited")
-	flags.toggle(&o.Poll, "g", "poll", "use basic.get instead of basic.consume")
+	flags.Text(&o.URI, "", "uri", "URI", "broker to connect to")
+	flags.Count(&o.Publishers, "x", "publishers", "N", "number of publishers")
+	flags.Count(&o.Consumers, "y", "consumers", "N", "number of consumers")
+	flags.Quantity(&o.Size, "s", "size", "BYTES", "size of each body")
+	flags.Toggle(&o.Verify, "V", "verify", "check every body's content and sequence")
+	flags.Count(&o.AckEvery, "a", "ack", "N", "acknowledge every N messages; 0: no_ack")
+	flags.Count(&o.ConfirmWindow, "c", "confirm", "N", "publish with confirms, at most N unconfirmed per publisher")
+	flags.Count(&o.TxPublishes, "t", "transactions-publish", "N", "commit after every N publishes")
+	flags.Count(&o.TxAcks, "T", "transactions-ack", "N", "commit after every N acknowledged messages")
+	flags.Text(&o.Queue, "u", "queue", "NAME", "queue, declared durable; empty: a temporary queue per consumer")
+	flags.Text(&o.RoutingKey, "k", "routing-key", "KEY", "routing key; the queue's name when not given")
+	flags.Text(&o.Exchange, "e", "exchange", "NAME", "exchange to publish to; queues are bound to it")
+	flags.Quantity(&o.PublishRate, "r", "rate", "N", "publishes per second of each publisher; 0: unlimited")
+	flags.Quantity(&o.ConsumeRate, "R", "consumer-rate", "N", "messages per second of each consumer; 0: unlimited")
+	flags.Toggle(&o.Persistent, "p", "persistent", "publish persistent messages")
+	flags.Count(&o.Prefetch, "P", "prefetch", "N", "prefetch count of each consumer; 0: unlimited")
+	flags.Toggle(&o.Poll, "g", "poll", "use basic.get instead of basic.consume")
 	o.Output.declare(flags)
-	flags.add(durationFlag{&o.Duration}, "z", "time", "SECONDS", "measure for this long; 0: until interrupted or all is published")
-	flags.add(durationFlag{&o.Warmup}, "", "warmup", "SECONDS", "run this long before measuring; 0 by default with -C or -D")
-	flags.add(quantityFlag{&o.PublishMax}, "C", "pmessages", "N", "stop after N publishes")
-	flags.add(quantityFlag{&o.ConsumeMax}, "D", "cmessages", "N", "stop after N consumed messages")
-	flags.text(&o.QueueArgs, "", "queue-args", "JSON", "arguments of the queue declaration")
-	flags.text(&o.ConsumerArgs, "", "consumer-args", "JSON", "arguments of basic.consume")
-	flags.text(&o.Properties, "", "properties", "JSON", "message properties, as {\"priority\": 1, \"headers\": {…}}")
-	flags.toggle(&o.RandomBodies, "", "random-bodies", "give every message a different, incompressible body")
-	flags.text(&o.QueuePattern, "", "queue-pattern", "PATTERN", "spread clients over queues; % stands for the number")
-	flags.count(&o.PatternFrom, "", "queue-pattern-from", "N", "first queue number")
-	flags.count(&o.PatternTo, "", "queue-pattern-to", "N", "last queue number")
-	flags.toggle(&o.Purge, "", "purge", "empty the queues before starting")
-	flags.toggle(&o.MeasureLatency, "l", "measure-latency", "measure latency from the intended send time")
-	flags.count(&o.Loops, "", "loops", "N", "event loops of this tool (default: cores, at most 2)")
-	flags.count(&o.BrokerPID, "", "broker-pid", "PID", "report CPU and memory of this process")
-	flags.add(durationFlag{&o.Calibrate}, "", "calibrate", "SECONDS", "measure the bare relay for so long before and after, and report the fraction reached")
+	flags.Duration(&o.Duration, "z", "time", "SECONDS", "measure for this long; 0: until interrupted or all is published")
+	flags.Duration(&o.Warmup, "", "warmup", "SECONDS", "run this long before measuring; 0 by default with -C or -D")
+	flags.Quantity(&o.PublishMax, "C", "pmessages", "N", "stop after N publishes")
+	flags.Quantity(&o.ConsumeMax, "D", "cmessages", "N", "stop after N consumed messages")
+	flags.Text(&o.QueueArgs, "", "queue-args", "JSON", "arguments of the queue declaration")
+	flags.Text(&o.ConsumerArgs, "", "consumer-args", "JSON", "arguments of basic.consume")
+	flags.Text(&o.Properties, "", "properties", "JSON", "message properties, as {\"priority\": 1, \"headers\": {…}}")
+	flags.Toggle(&o.RandomBodies, "", "random-bodies", "give every message a different, incompressible body")
+	flags.Text(&o.QueuePattern, "", "queue-pattern", "PATTERN", "spread clients over queues; % stands for the number")
+	flags.Count(&o.PatternFrom, "", "queue-pattern-from", "N", "first queue number")
+	flags.Count(&o.PatternTo, "", "queue-pattern-to", "N", "last queue number")
+	flags.Toggle(&o.Purge, "", "purge", "empty the queues before starting")
+	flags.Toggle(&o.MeasureLatency, "l", "measure-latency", "measure latency from the intended send time")
+	flags.Count(&o.Loops, "", "loops", "N", "event loops of this tool (default: cores, at most 2)")
+	flags.Count(&o.BrokerPID, "", "broker-pid", "PID", "report CPU and memory of this process")
+	flags.Duration(&o.Calibrate, "", "calibrate", "SECONDS", "measure the bare relay for so long before and after, and report the fraction reached")
 	o.Record.declare(flags, "report the filesystem of the broker's data directory")
 }
 
 // finish checks the options against each other and fills in what follows from
 // them.
-func (o *throughputOptions) finish(flags *flagSet) error {
-	address, err := parseURI(o.URI)
+func (o *throughputOptions) finish(flags *cli.FlagSet) error {
+	address, err := parseTarget(o.URI)
 	if err != nil {
 		return err
 	}
-	o.target, o.URI = address, address.redacted
-	o.routingSet = flags.given("routing-key")
+	o.target, o.URI = address, address.Redacted
+	o.routingSet = flags.Given("routing-key")
 	if o.Loops == 0 {
 		o.Loops = min(loopsDefaultMax, runtime.NumCPU())
 	}
-	if (flags.given("pmessages") || flags.given("cmessages")) && !flags.given("warmup") {
+	if (flags.Given("pmessages") || flags.Given("cmessages")) && !flags.Given("warmup") {
 		o.Warmup = 0
 	}
 	switch {
 	case o.Publishers+o.Consumers == 0:
-		return usagef("nothing to do: no publishers and no consumers")
+		return cli.Usagef("nothing to do: no publishers and no consumers")
 	case o.Publishers > connectionsMax || o.Consumers > connectionsMax:
-		return usagef("at most %d publishers and consumers", connectionsMax)
+		return cli.Usagef("at most %d publishers and consumers", connectionsMax)
 	case o.Loops > loopsMax:
-		return usagef("at most %d loops", loopsMax)
+		return cli.Usagef("at most %d loops", loopsMax)
 	case o.Size > bodyBytesMax:
-		return usagef("--size is at most %d", bodyBytesMax)
-	case o.MeasureLatency && o.Size < stampBytes:
-		return usagef("-l stores a timestamp in the body: --size must be at least %d", stampBytes)
-	case o.Verify && o.RandomBodies && !newBodyLayout(o).identity:
-		return usagef("-V with --random-bodies stores a number in the body: --size must be at least %d", newBodyLayout(o).headBytes()+stampBytes)
+		return cli.Usagef("--size is at most %d", bodyBytesMax)
+	case o.MeasureLatency && o.Size < client.StampBytes:
+		return cli.Usagef("-l stores a timestamp in the body: --size must be at least %d", client.StampBytes)
+	case o.Verify && o.RandomBodies && !client.NewBodyLayout(o.body()).Identity:
+		return cli.Usagef("-V with --random-bodies stores a number in the body: --size must be at least %d", client.NewBodyLayout(o.body()).HeadBytes()+client.StampBytes)
 	case o.Prefetch > prefetchMax:
-		return usagef("--prefetch is at most %d", prefetchMax)
+		return cli.Usagef("--prefetch is at most %d", prefetchMax)
 	case o.Prefetch > 0 && o.AckEvery > o.Prefetch:
-		return usagef("--ack %d would never happen with --prefetch %d", o.AckEvery, o.Prefetch)
+		return cli.Usagef("--ack %d would never happen with --prefetch %d", o.AckEvery, o.Prefetch)
 	case o.TxAcks > 0 && o.AckEvery == 0:
-		return usagef("-T commits acknowledgements: give --ack as well")
+		return cli.Usagef("-T commits acknowledgements: give --ack as well")
 	case o.TxPublishes > 0 && o.ConfirmWindow > 0:
-		return usagef("-t and -c exclude each other: a channel is transactional or confirming")
+		return cli.Usagef("-t and -c exclude each other: a channel is transactional or confirming")
 	case len(o.Exchange) > shortStringMax || len(o.RoutingKey) > shortStringMax || len(o.Queue) > shortStringMax:
-		return usagef("names are at most %d bytes", shortStringMax)
+		return cli.Usagef("names are at most %d bytes", shortStringMax)
 	case o.QueuePattern != "" && !strings.Contains(o.QueuePattern, "%"):
-		return usagef("--queue-pattern needs a %% where the number goes")
+		return cli.Usagef("--queue-pattern needs a %% where the number goes")
 	case o.QueuePattern != "" && (o.PatternTo < o.PatternFrom || o.PatternTo-o.PatternFrom >= connectionsMax):
-		return usagef("--queue-pattern-from %d to %d is not a range of at most %d queues", o.PatternFrom, o.PatternTo, connectionsMax)
+		return cli.Usagef("--queue-pattern-from %d to %d is not a range of at most %d queues", o.PatternFrom, o.PatternTo, connectionsMax)
 	case o.QueuePattern == "" && o.Queue == "" && o.Exchange == "" && !o.routingSet && o.Publishers > 0:
-		return usagef("publishers need a queue, an exchange or a routing key")
+		return cli.Usagef("publishers need a queue, an exchange or a routing key")
 	case o.QueuePattern == "" && o.Queue == "" && o.Poll:
-		return usagef("--poll needs a named queue")
+		return cli.Usagef("--poll needs a named queue")
 	}
 	return nil
+}
+
+// body is what the messages' bodies have to hold.
+func (o *throughputOptions) body() client.BodyOptions {
+	return client.BodyOptions{Size: o.Size, Publishers: o.Publishers, Timestamp: o.MeasureLatency, Verify: o.Verify, Random: o.RandomBodies}
 }
 
 // queues lists the named queues; empty when every consumer has its own.
@@ -188,41 +186,4 @@ func (o *throughputOptions) routingKeyFor(queue string) string {
 		return o.RoutingKey
 	}
 	return queue
-}
-
-// parseURI reads amqp://user:password@host:port/vhost; parts may be missing.
-// The vhost is percent-decoded; an absent or empty one is "/".
-func parseURI(text string) (brokerAddress, error) {
-	uri, err := url.Parse(text)
-	if err != nil {
-		return brokerAddress{}, usagef("--uri is not a URI: %v", err)
-	}
-	if uri.Scheme != "amqp" {
-		return brokerAddress{}, usagef("--uri must start with amqp://")
-	}
-	address := brokerAddress{
-		user: "guest", password: "guest", virtualHost: "/",
-		redacted: uri.Redacted(), handshakeTimeoutSpan: 10 * time.Second,
-	}
-	if uri.User != nil {
-		address.user = uri.User.Username()
-		address.password, _ = uri.User.Password()
-	}
-	host, port := uri.Hostname(), uri.Port()
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	if port == "" {
-		port = "5672"
-	}
-	if strings.Contains(host, ":") {
-		host = "[" + host + "]"
-	}
-	address.hostPort = host + ":" + port
-	if name := strings.TrimPrefix(uri.EscapedPath(), "/"); name != "" {
-		if address.virtualHost, err = url.PathUnescape(name); err != nil {
-			return brokerAddress{}, usagef("--uri: %v", err)
-		}
-	}
-	return address, nil
 }

@@ -8,7 +8,10 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/results"
+	"github.com/basaltmq/basaltmq/perf/session"
 	"golang.org/x/sys/unix"
 )
 
@@ -59,10 +62,10 @@ func openRawDisk(directory string) (d *rawDisk, err error) {
 		}
 	}()
 	if d.appended, err = os.CreateTemp(directory, program+"-append-*.tmp"); err != nil {
-		return d, usagef("--data-dir: %v", err)
+		return d, cli.Usagef("--data-dir: %v", err)
 	}
 	if d.overwritten, err = os.CreateTemp(directory, program+"-overwrite-*.tmp"); err != nil {
-		return d, usagef("--data-dir: %v", err)
+		return d, cli.Usagef("--data-dir: %v", err)
 	}
 	chunk := make([]byte, 1<<20)
 	fillIncompressible(chunk)
@@ -80,7 +83,7 @@ func openRawDisk(directory string) (d *rawDisk, err error) {
 // fillIncompressible fills with bytes that no filesystem can make smaller.
 func fillIncompressible(buffer []byte) {
 	for i := 0; i+8 <= len(buffer); i += 8 {
-		binary.LittleEndian.PutUint64(buffer[i:], mix64(uint64(i)))
+		binary.LittleEndian.PutUint64(buffer[i:], client.Mix64(uint64(i)))
 	}
 }
 
@@ -115,9 +118,9 @@ func (d *rawDisk) measure(ctx context.Context, mode string, records int, span ti
 		d.buffer = make([]byte, size+8)
 		fillIncompressible(d.buffer)
 	}
-	histogram := newHistogram()
+	histogram := client.NewHistogram()
 	fd, pos := int(file.Fd()), int64(0)
-	began := monotonicNow()
+	began := client.Now()
 	end := began + int64(span)
 	now := began
 	for first := true; first || now < end && ctx.Err() == nil; first = false {
@@ -134,8 +137,8 @@ func (d *rawDisk) measure(ctx context.Context, mode string, records int, span ti
 		}
 		pos += int64(size)
 		before := now
-		now = monotonicNow()
-		_ = histogram.RecordValue(max(latencyMin, min(now-before, latencyMax))) // clamped: can't fail
+		now = client.Now()
+		_ = histogram.RecordValue(max(client.LatencyMin, min(now-before, client.LatencyMax))) // clamped: can't fail
 	}
 	seconds, syncs := float64(now-began)/1e9, histogram.TotalCount()
 	return rawFigures{
@@ -160,7 +163,7 @@ func writeSynced(fd int, data []byte, pos int64) error {
 		}
 		data, pos = data[n:], pos+int64(n)
 	}
-	return retryInterrupted(func() error { return unix.Fdatasync(fd) })
+	return session.RetryInterrupted(func() error { return unix.Fdatasync(fd) })
 }
 
 // memoryCopyBytes is the size of the block copied by the memory yardstick:

@@ -1,6 +1,10 @@
 package perf
 
-import "github.com/basaltmq/basaltmq/perf/results"
+import (
+	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/process"
+	"github.com/basaltmq/basaltmq/perf/results"
+)
 
 // recordOptions say on what a figure was measured, as far as the tool can't
 // find out by itself. They end up in the environment of the result.
@@ -10,11 +14,11 @@ func readEnvironment(o recordOptions) environment { return results.ReadEnvironme
 
 // declare adds the options. dataDirUsage says what the scenario does with the
 // data directory.
-func (o *recordOptions) declare(flags *flagSet, dataDirUsage string) {
-	flags.text(&o.DataDir, "", "data-dir", "DIR", dataDirUsage)
-	flags.text(&o.IOBackend, "", "io-backend", "TEXT", "note how the broker does I/O (its start line says it)")
-	flags.text(&o.Durability, "", "durability-level", "TEXT", "note what the broker's confirms promise (its start line says it)")
-	flags.text(&o.Commit, "", "commit", "HASH", "note the commit that was measured")
+func (o *recordOptions) declare(flags *cli.FlagSet, dataDirUsage string) {
+	flags.Text(&o.DataDir, "", "data-dir", "DIR", dataDirUsage)
+	flags.Text(&o.IOBackend, "", "io-backend", "TEXT", "note how the broker does I/O (its start line says it)")
+	flags.Text(&o.Durability, "", "durability-level", "TEXT", "note what the broker's confirms promise (its start line says it)")
+	flags.Text(&o.Commit, "", "commit", "HASH", "note the commit that was measured")
 }
 
 // outputOptions are the ways a result leaves the tool.
@@ -24,10 +28,10 @@ type outputOptions struct {
 	JSONFile string
 }
 
-func (o *outputOptions) declare(flags *flagSet) {
-	flags.toggle(&o.JSON, "j", "json-stdout", "print the result as JSON to stdout")
-	flags.text(&o.JSONFile, "", "json", "FILE", "write the result as JSON to FILE")
-	flags.toggle(&o.Quiet, "q", "quiet", "no progress line")
+func (o *outputOptions) declare(flags *cli.FlagSet) {
+	flags.Toggle(&o.JSON, "j", "json-stdout", "print the result as JSON to stdout")
+	flags.Text(&o.JSONFile, "", "json", "FILE", "write the result as JSON to FILE")
+	flags.Toggle(&o.Quiet, "q", "quiet", "no progress line")
 }
 
 // write puts a result where the options say: JSON to the file, and to stdout
@@ -51,8 +55,8 @@ func checkBrokerPID(pid int) error {
 	if pid == 0 {
 		return nil
 	}
-	if _, err := processCPU(pid); err != nil {
-		return usagef("--broker-pid: can't read the figures of process %d: %v", pid, err)
+	if _, err := process.CPU(pid); err != nil {
+		return cli.Usagef("--broker-pid: can't read the figures of process %d: %v", pid, err)
 	}
 	return nil
 }

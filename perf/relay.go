@@ -8,6 +8,8 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/session"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,7 +32,7 @@ func relayScenario() scenario {
 	return scenario{
 		name: relayCommand, hidden: true,
 		summary: "the relay process of calibrate; not for direct use",
-		prepare: func(*flagSet) func(context.Context, console) error {
+		prepare: func(*cli.FlagSet) func(context.Context, console) error {
 			return func(_ context.Context, out console) error {
 				go func() {
 					_, _ = io.Copy(io.Discard, out.stdin)
@@ -74,7 +76,7 @@ func runRelay(announce io.Writer) error {
 }
 
 func acceptBlocking(listener int) (fd int, err error) {
-	err = retryInterrupted(func() (err error) {
+	err = session.RetryInterrupted(func() (err error) {
 		fd, _, err = unix.Accept4(listener, unix.SOCK_CLOEXEC)
 		return err
 	})

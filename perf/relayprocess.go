@@ -10,8 +10,11 @@ import (
 	"os/exec"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 	"time"
 
+	"github.com/basaltmq/basaltmq/perf/process"
+	"github.com/basaltmq/basaltmq/perf/session"
 	"golang.org/x/sys/unix"
 )
 
@@ -63,11 +66,11 @@ func startRelay(stderr io.Writer) (relay *relayProcess, err error) {
 	if _, err := fmt.Fscanf(bufio.NewReader(stdout), "port %d\n", &port); err != nil {
 		return nil, fmt.Errorf("the relay process did not start: %w", err)
 	}
-	address := brokerAddress{hostPort: fmt.Sprintf("127.0.0.1:%d", port), handshakeTimeoutSpan: 10 * time.Second}
-	if relay.writer, err = dialSocket(address); err != nil {
+	address := session.Address{HostPort: fmt.Sprintf("127.0.0.1:%d", port), Timeout: 10 * time.Second}
+	if relay.writer, err = session.DialSocket(address); err != nil {
 		return nil, fmt.Errorf("can't reach the relay process: %w", err)
 	}
-	if relay.reader, err = dialSocket(address); err != nil {
+	if relay.reader, err = session.DialSocket(address); err != nil {
 		unix.Close(relay.writer)
 		return nil, fmt.Errorf("can't reach the relay process: %w", err)
 	}
@@ -129,8 +132,8 @@ func (r *relayProcess) wait(ctx context.Context, span time.Duration) error {
 
 // cpu reads the CPU times of the relay process and of this one.
 func (r *relayProcess) cpu() (relay, client time.Duration) {
-	relay, _ = processCPU(r.command.Process.Pid)
-	client, _ = processCPU(os.Getpid())
+	relay, _ = process.CPU(r.command.Process.Pid)
+	client, _ = process.CPU(os.Getpid())
 	return relay, client
 }
 
@@ -153,3 +156,6 @@ func (r *relayProcess) kill() {
 	_ = r.command.Wait() // only to reap it
 	_ = r.stdin.Close()
 }
+
+// ownProcessGroup keeps the terminal's signals from a child process.
+func ownProcessGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

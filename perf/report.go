@@ -6,6 +6,9 @@ import (
 	"os"
 	"time"
 
+	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/client"
+	"github.com/basaltmq/basaltmq/perf/process"
 	"github.com/basaltmq/basaltmq/perf/results"
 )
 
@@ -54,10 +57,10 @@ func (m *meter) result() *throughputResult {
 		Environment:       readEnvironment(m.run.options.Record),
 	}}
 	if len(m.run.publishers) > 0 {
-		result.PublishWireBytes = m.run.publishers[0].encoding.size
+		result.PublishWireBytes = m.run.publishers[0].Encoding.Size
 	}
 	if m.run.options.MeasureLatency {
-		result.Latency = newLatencyFigures(m.latency, m.stale)
+		result.Latency = client.NewLatencyFigures(m.latency, m.stale)
 	}
 	m.addCosts(result, span)
 	return result
@@ -72,19 +75,19 @@ func (m *meter) addCosts(result *throughputResult, span time.Duration) {
 	result.ClientCores = float64(clientCPU) / float64(span)
 	allBusy := true
 	for i := range end.loopLoads {
-		load := end.loopLoads[i].run + end.loopLoads[i].wait
+		load := end.loopLoads[i].Run + end.loopLoads[i].Wait
 		if i < len(begin.loopLoads) {
-			load -= begin.loopLoads[i].run + begin.loopLoads[i].wait
+			load -= begin.loopLoads[i].Run + begin.loopLoads[i].Wait
 		}
 		share := min(1, float64(load)/float64(span))
 		result.ClientLoops = append(result.ClientLoops, share)
-		allBusy = allBusy && (share > busyShare || len(m.run.loops[i].clients) == 0)
+		allBusy = allBusy && (share > busyShare || len(m.run.loops[i].Clients) == 0)
 	}
 	if m.sampled {
 		brokerCPU := end.brokerCPU - begin.brokerCPU
 		perMessage := float64(brokerCPU) / float64(messages)
 		cores := float64(brokerCPU) / float64(span)
-		thread := busiest(begin.brokerThreads, end.brokerThreads, span)
+		thread := process.Busiest(begin.brokerThreads, end.brokerThreads, span)
 		result.BrokerCPU, result.BrokerCores, result.BrokerThread = &perMessage, &cores, &thread
 		result.RSS = &rssFigures{Last: m.memory, Max: m.memoryMax}
 		result.WriteCosts = newWriteCosts(begin, end, end.published-begin.published, m.run.options.Size)
@@ -110,7 +113,7 @@ func checkWritable(path string) error {
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
-		return usagef("--json: %v", err)
+		return cli.Usagef("--json: %v", err)
 	}
 	return file.Close()
 }
@@ -122,18 +125,18 @@ func (r *throughputResult) writeText(w io.Writer) {
 	line("Broker", "%s %s", r.Versions.BrokerProduct, r.Versions.BrokerVersion)
 	line("Measured", "%.1f s", r.Seconds)
 	if r.BacklogAtStart > 0 {
-		line("Backlog", "%s messages were in the queues at the start", humanCount(r.BacklogAtStart))
+		line("Backlog", "%s messages were in the queues at the start", results.HumanCount(r.BacklogAtStart))
 	}
-	line("Published", "%s/s, %s in total", humanCount(uint64(r.PublishedPerSecond)), humanCount(r.PublishedTotal))
-	line("Consumed", "%s/s, %s in total", humanCount(uint64(r.ConsumedPerSecond)), humanCount(r.ConsumedTotal))
+	line("Published", "%s/s, %s in total", results.HumanCount(uint64(r.PublishedPerSecond)), results.HumanCount(r.PublishedTotal))
+	line("Consumed", "%s/s, %s in total", results.HumanCount(uint64(r.ConsumedPerSecond)), results.HumanCount(r.ConsumedTotal))
 	if r.Options.ConfirmWindow > 0 {
-		line("Confirmed", "%s/s, %s in total, %s nacked", humanCount(uint64(r.ConfirmedPerSecond)), humanCount(r.ConfirmedTotal), humanCount(r.NackedTotal))
+		line("Confirmed", "%s/s, %s in total, %s nacked", results.HumanCount(uint64(r.ConfirmedPerSecond)), results.HumanCount(r.ConfirmedTotal), results.HumanCount(r.NackedTotal))
 	}
 	if l := r.Latency; l != nil {
 		line("Latency", "min %.0f  p50 %.0f  p95 %.0f  p99 %.0f  p99.9 %.0f  max %.0f us (%s messages)",
-			l.Min, l.P50, l.P95, l.P99, l.P999, l.Max, humanCount(uint64(l.Samples)))
+			l.Min, l.P50, l.P95, l.P99, l.P999, l.Max, results.HumanCount(uint64(l.Samples)))
 		if l.Stale > 0 {
-			line("", "%s messages from before the run were not counted", humanCount(l.Stale))
+			line("", "%s messages from before the run were not counted", results.HumanCount(l.Stale))
 		}
 	}
 	if r.Options.Verify {
@@ -141,14 +144,14 @@ func (r *throughputResult) writeText(w io.Writer) {
 	}
 	if r.BrokerCPU != nil {
 		line("Broker CPU", "%.0f ns/message, %.2f cores, busiest thread %.0f%%", *r.BrokerCPU, *r.BrokerCores, 100**r.BrokerThread)
-		line("Broker memory", "RSS %s (max %s), peak %s, anonymous %s, file %s", humanBytes(r.RSS.Last.RSS),
-			humanBytes(r.RSS.Max.RSS), humanBytes(r.RSS.Max.HWM), humanBytes(r.RSS.Last.Anon), humanBytes(r.RSS.Last.File))
+		line("Broker memory", "RSS %s (max %s), peak %s, anonymous %s, file %s", results.HumanBytes(r.RSS.Last.RSS),
+			results.HumanBytes(r.RSS.Max.RSS), results.HumanBytes(r.RSS.Max.HWM), results.HumanBytes(r.RSS.Last.Anon), results.HumanBytes(r.RSS.Last.File))
 	}
 	if w := r.WriteCosts; w != nil {
-		line("Broker writes", "%s, %.2f bytes per payload byte, %.2f per record byte", humanBytes(w.Bytes), w.PerPayload, w.PerRecord)
+		line("Broker writes", "%s, %.2f bytes per payload byte, %.2f per record byte", results.HumanBytes(w.Bytes), w.PerPayload, w.PerRecord)
 	}
 	if f := r.Relay; f != nil {
-		line("Bare relay", "%s/s before, %s/s after; this run is %.3f of it", humanCount(uint64(f.Before)), humanCount(uint64(f.After)), f.Fraction)
+		line("Bare relay", "%s/s before, %s/s after; this run is %.3f of it", results.HumanCount(uint64(f.Before)), results.HumanCount(uint64(f.After)), f.Fraction)
 	}
 	line("This tool's CPU", "%.0f ns/message, %.2f cores", r.ClientCPU, r.ClientCores)
 	if r.Bottleneck {

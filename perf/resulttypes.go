@@ -4,16 +4,13 @@ import "github.com/basaltmq/basaltmq/perf/results"
 
 // Short names of the parts that the results of several scenarios share.
 type (
-	environment    = results.Environment
-	versions       = results.Versions
-	memoryFigures  = results.Memory
-	rssFigures     = results.RSS
-	latencyFigures = results.Latency
-	writeCosts     = results.Writes
-	relayFraction  = results.RelayFraction
-	rawFigures     = results.RawDisk
-	rawComparison  = results.RawComparison
-	confirmRow     = results.ConfirmRow
-	brokerLook     = results.BrokerLook
-	diskUsage      = results.DiskUsage
+	environment   = results.Environment
+	versions      = results.Versions
+	rssFigures    = results.RSS
+	writeCosts    = results.Writes
+	relayFraction = results.RelayFraction
+	rawFigures    = results.RawDisk
+	rawComparison = results.RawComparison
+	confirmRow    = results.ConfirmRow
+	brokerLook    = results.BrokerLook
 )

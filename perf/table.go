@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/results"
 )
 
@@ -20,15 +21,15 @@ func tableScenario() scenario {
 		details: "Reads all *.json files of DIR and writes DIR/README.md. Files that differ only in a\n" +
 			"final -runN are runs of the same thing: medians are shown. A result without its\n" +
 			"environment, a partial one and one that failed its check are refused: exit status 1.",
-		prepare: func(flags *flagSet) func(context.Context, console) error {
+		prepare: func(flags *cli.FlagSet) func(context.Context, console) error {
 			var directory string
 			var toStdout, check bool
-			flags.operand = &directory
-			flags.toggle(&toStdout, "", "stdout", "print the tables instead of writing the file")
-			flags.toggle(&check, "", "check", "write nothing; exit status 1 when the file is not what would be written")
+			flags.Operand = &directory
+			flags.Toggle(&toStdout, "", "stdout", "print the tables instead of writing the file")
+			flags.Toggle(&check, "", "check", "write nothing; exit status 1 when the file is not what would be written")
 			return func(_ context.Context, out console) error {
 				if directory == "" {
-					return usagef("table needs the directory of the results")
+					return cli.Usagef("table needs the directory of the results")
 				}
 				return runTable(directory, toStdout, check, out)
 			}

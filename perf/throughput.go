@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -18,7 +20,7 @@ func throughputScenario() scenario {
 		details: "Publishers and consumers have a connection each and are spread over the queues.\n" +
 			"Rates, latency and CPU figures cover the time after the warm-up. CPU per message\n" +
 			"divides by whichever is more, messages published or consumed.",
-		prepare: func(flags *flagSet) func(context.Context, console) error {
+		prepare: func(flags *cli.FlagSet) func(context.Context, console) error {
 			options := new(throughputOptions)
 			declareThroughput(flags, options)
 			return func(ctx context.Context, out console) error {
@@ -41,9 +43,9 @@ type throughputRun struct {
 	product, version string // of the broker
 	backlog          uint64 // messages in the named queues before the run
 	start            int64  // of the schedule, ns
-	loops            []*loop
-	publishers       []*publisher
-	consumers        []*consumer
+	loops            []*client.Loop
+	publishers       []*client.Publisher
+	consumers        []*client.Consumer
 
 	publishersLeft atomic.Int64
 	consumedSoFar  atomic.Uint64 // kept only with a maximum
@@ -76,13 +78,13 @@ func runThroughput(ctx context.Context, options *throughputOptions, out console)
 	if err := run.connect(); err != nil {
 		return err
 	}
-	defer reserveProcessors(options.Loops)()
+	defer client.ReserveProcessors(options.Loops)()
 	meter := newMeter(run, out)
 	if options.Warmup == 0 {
 		meter.begin() // before the first message, so that none is missed
 	}
 	for _, l := range run.loops {
-		go l.serve()
+		go l.Serve()
 	}
 	failure := run.measure(ctx, meter)
 	meter.finish()
@@ -185,7 +187,7 @@ func (run *throughputRun) measure(ctx context.Context, meter *meter) error {
 // only the latter counts. With a maximum of their own (-D) they are not done
 // before.
 func (run *throughputRun) drainCheck(read func() snapshot) func() bool {
-	began := monotonicNow()
+	began := client.Now()
 	return func() bool {
 		if run.options.ConsumeMax > 0 {
 			return false
@@ -193,25 +195,25 @@ func (run *throughputRun) drainCheck(read func() snapshot) func() bool {
 		now := read()
 		idleSince := max(began, now.lastConsume)
 		all := run.options.Exchange == "" && now.consumed >= now.published+run.backlog
-		return all || monotonicNow()-idleSince > int64(settleSpan)
+		return all || client.Now()-idleSince > int64(settleSpan)
 	}
 }
 
-func (run *throughputRun) publisherFinished() {
+func (run *throughputRun) ClientFinished() {
 	if run.publishersLeft.Add(-1) == 0 {
 		close(run.publishersDone)
 	}
 }
 
-// noteConsumed ends the run when -D is reached.
-func (run *throughputRun) noteConsumed(messages uint64) {
+// NoteConsumed ends the run when -D is reached.
+func (run *throughputRun) NoteConsumed(messages uint64) {
 	if most := run.options.ConsumeMax; most > 0 && run.consumedSoFar.Add(messages) >= most {
 		run.reachedOnce.Do(func() { close(run.consumeReached) })
 	}
 }
 
-// fail ends the run with an error; only the first one counts.
-func (run *throughputRun) fail(err error) {
+// Fail ends the run with an error; only the first one counts.
+func (run *throughputRun) Fail(err error) {
 	select {
 	case run.failed <- err:
 	default:
@@ -221,15 +223,15 @@ func (run *throughputRun) fail(err error) {
 // stop says goodbye on all connections and waits for the loops.
 func (run *throughputRun) stop() {
 	for _, l := range run.loops {
-		l.stop()
+		l.Stop()
 	}
 	for _, l := range run.loops {
-		<-l.done
+		<-l.Done
 	}
 }
 
 func (run *throughputRun) close() {
 	for _, l := range run.loops {
-		l.close()
+		l.Close()
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/basaltmq/basaltmq/perf/cli"
 	"go.uber.org/goleak"
 )
 
@@ -113,7 +114,7 @@ func TestThroughputAcksEveryN(t *testing.T) {
 			t.Parallel()
 			uri, broker := startFakeBroker(t, nil)
 			result, _ := throughput(t, exitOK, uri, "-C", "1001", "-a", every)
-			count, _ := parseQuantity(every)
+			count, _ := cli.ParseQuantity(every)
 			want := 1001 / count
 			if result.AckedTotal != want*count {
 				t.Errorf("acked %d, want %d", result.AckedTotal, want*count)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"io"
 	"time"
+
+	"github.com/basaltmq/basaltmq/perf/client"
+	"github.com/basaltmq/basaltmq/perf/session"
 )
 
 // relayFigures is one measurement of the bare relay.
@@ -66,7 +69,7 @@ func (r *throughputResult) addRelay(ctx context.Context, before relayFigures, st
 		if err != nil {
 			return err
 		}
-		size = float64(encodePublish("", defaultQueue, properties, r.Options.Size, frameMaxDefault).size)
+		size = float64(client.EncodePublish("", defaultQueue, properties, r.Options.Size, session.FrameMaxDefault).Size)
 	}
 	rate := r.ConsumedPerSecond
 	if r.Options.Consumers == 0 {

@@ -1,22 +1,23 @@
-package perf
+package client
 
 import (
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/basaltmq/basaltmq/perf/results"
 	"golang.org/x/sys/unix"
 )
 
 // Range and precision of latency histograms, in nanoseconds.
 const (
-	latencyMin              = 1
-	latencyMax              = int64(time.Hour)
+	LatencyMin              = 1
+	LatencyMax              = int64(time.Hour)
 	latencySignificantDigit = 3
 )
 
-func newHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(latencyMin, latencyMax, latencySignificantDigit)
+func NewHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(LatencyMin, LatencyMax, latencySignificantDigit)
 }
 
 // clockBase and clockOrigin tie Go's cheap monotonic clock to CLOCK_MONOTONIC,
@@ -30,8 +31,8 @@ var clockBase, clockOrigin = func() (int64, time.Time) {
 	return now.Nano(), time.Now()
 }()
 
-// monotonicNow returns CLOCK_MONOTONIC in nanoseconds.
-func monotonicNow() int64 { return clockBase + int64(time.Since(clockOrigin)) }
+// Now returns CLOCK_MONOTONIC in nanoseconds.
+func Now() int64 { return clockBase + int64(time.Since(clockOrigin)) }
 
 // latencyRecorder collects the latencies seen by one loop. The loop records
 // between begin and end, once per read; the reporter drains from outside.
@@ -40,39 +41,39 @@ type latencyRecorder struct {
 	histogram *hdrhistogram.Histogram
 	spare     *hdrhistogram.Histogram // empty; only touched by drainInto
 	now       int64                   // read once per begin
-	runStart  int64                   // messages stamped before this are stale
+	RunStart  int64                   // messages stamped before this are stale
 	stale     uint64
 }
 
-func newLatencyRecorder(runStart int64) *latencyRecorder {
-	return &latencyRecorder{histogram: newHistogram(), spare: newHistogram(), runStart: runStart}
+func NewLatencyRecorder(runStart int64) *latencyRecorder {
+	return &latencyRecorder{histogram: NewHistogram(), spare: NewHistogram(), RunStart: runStart}
 }
 
 func (r *latencyRecorder) begin() {
 	r.mu.Lock()
-	r.now = monotonicNow()
+	r.now = Now()
 }
 
 func (r *latencyRecorder) end() { r.mu.Unlock() }
 
 // record notes a message whose intended send time was sentAt.
 func (r *latencyRecorder) record(sentAt int64) {
-	if sentAt < r.runStart || sentAt > r.now {
+	if sentAt < r.RunStart || sentAt > r.now {
 		r.stale++
 		return
 	}
 	// The value is clamped, so recording can't fail.
-	_ = r.histogram.RecordValue(max(latencyMin, min(r.now-sentAt, latencyMax)))
+	_ = r.histogram.RecordValue(max(LatencyMin, min(r.now-sentAt, LatencyMax)))
 }
 
 // recordMany notes count messages that were sent at the same time.
 func (r *latencyRecorder) recordMany(sentAt int64, count int64) {
-	_ = r.histogram.RecordValues(max(latencyMin, min(r.now-sentAt, latencyMax)), count)
+	_ = r.histogram.RecordValues(max(LatencyMin, min(r.now-sentAt, LatencyMax)), count)
 }
 
-// drainInto moves what was recorded into target and returns the number of
+// DrainInto moves what was recorded into target and returns the number of
 // stale messages since the last drain. target may be nil to discard.
-func (r *latencyRecorder) drainInto(target *hdrhistogram.Histogram) (stale uint64) {
+func (r *latencyRecorder) DrainInto(target *hdrhistogram.Histogram) (stale uint64) {
 	r.mu.Lock()
 	full := r.histogram
 	r.histogram = r.spare
@@ -86,9 +87,9 @@ func (r *latencyRecorder) drainInto(target *hdrhistogram.Histogram) (stale uint6
 	return stale
 }
 
-func newLatencyFigures(h *hdrhistogram.Histogram, stale uint64) *latencyFigures {
+func NewLatencyFigures(h *hdrhistogram.Histogram, stale uint64) *results.Latency {
 	at := func(percentile float64) float64 { return float64(h.ValueAtPercentile(percentile)) / 1e3 }
-	return &latencyFigures{
+	return &results.Latency{
 		Samples: h.TotalCount(), Stale: stale,
 		Min: float64(h.Min()) / 1e3, Mean: h.Mean() / 1e3,
 		P50: at(50), P75: at(75), P90: at(90), P95: at(95),

@@ -1,4 +1,4 @@
-package perf
+package process
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/basaltmq/basaltmq/perf/results"
 )
 
 // clockTick is the unit of CPU times in /proc/PID/stat. Linux has reported
@@ -14,9 +16,9 @@ import (
 // from the scheduler's precise sums.
 const clockTick = 10 * time.Millisecond
 
-// processCPU reads the CPU time a process has used, all threads, living and
+// CPU reads the CPU time a process has used, all threads, living and
 // ended.
-func processCPU(pid int) (time.Duration, error) {
+func CPU(pid int) (time.Duration, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
@@ -42,17 +44,17 @@ func parseStatCPU(raw []byte) (time.Duration, error) {
 	return time.Duration(ticks) * clockTick, nil
 }
 
-// processMemory reads a process's memory figures.
-func processMemory(pid int) (memoryFigures, error) {
+// Memory reads a process's memory figures.
+func Memory(pid int) (results.Memory, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return memoryFigures{}, err
+		return results.Memory{}, err
 	}
 	return parseStatusMemory(raw), nil
 }
 
-func parseStatusMemory(raw []byte) memoryFigures {
-	var figures memoryFigures
+func parseStatusMemory(raw []byte) results.Memory {
+	var figures results.Memory
 	targets := map[string]*uint64{
 		"VmRSS": &figures.RSS, "VmHWM": &figures.HWM, "RssAnon": &figures.Anon, "RssFile": &figures.File,
 	}
@@ -68,11 +70,11 @@ func parseStatusMemory(raw []byte) memoryFigures {
 	return figures
 }
 
-// processWritten reads how many bytes a process has caused to be sent to
+// Written reads how many bytes a process has caused to be sent to
 // storage, all threads: write_bytes of /proc/PID/io, which counts pages when
 // they become dirty and direct writes when they are made (proc_pid_io(5)). ok
 // is false where that can't be read: another user's process.
-func processWritten(pid int) (written uint64, ok bool) {
+func Written(pid int) (written uint64, ok bool) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
 	if err != nil {
 		return 0, false
@@ -90,39 +92,39 @@ func parseWrittenBytes(raw []byte) (written uint64, ok bool) {
 	return 0, false
 }
 
-// threadLoad is the time a thread has run, and has waited for a core.
-type threadLoad struct{ run, wait time.Duration }
+// ThreadLoad is the time a thread has run, and has waited for a core.
+type ThreadLoad struct{ Run, Wait time.Duration }
 
-// readThreadLoad reads /proc/PID/task/TID/schedstat; ok is false where the
+// ReadThreadLoad reads /proc/PID/task/TID/schedstat; ok is false where the
 // kernel was built without it, or the thread has ended.
-func readThreadLoad(pid, tid int) (load threadLoad, ok bool) {
+func ReadThreadLoad(pid, tid int) (load ThreadLoad, ok bool) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid))
 	if err != nil {
-		return threadLoad{}, false
+		return ThreadLoad{}, false
 	}
-	_, err = fmt.Sscan(string(raw), &load.run, &load.wait)
+	_, err = fmt.Sscan(string(raw), &load.Run, &load.Wait)
 	return load, err == nil
 }
 
-// readThreadLoads reads all threads of a process.
-func readThreadLoads(pid int) map[int]threadLoad {
-	loads := make(map[int]threadLoad)
+// ReadThreadLoads reads all threads of a process.
+func ReadThreadLoads(pid int) map[int]ThreadLoad {
+	loads := make(map[int]ThreadLoad)
 	entries, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 	for _, entry := range entries {
 		tid, _ := strconv.Atoi(filepath.Base(entry))
-		if load, ok := readThreadLoad(pid, tid); ok {
+		if load, ok := ReadThreadLoad(pid, tid); ok {
 			loads[tid] = load
 		}
 	}
 	return loads
 }
 
-// busiest returns the largest share of elapsed for which one thread ran or
+// Busiest returns the largest share of elapsed for which one thread ran or
 // wanted to.
-func busiest(before, after map[int]threadLoad, elapsed time.Duration) (share float64) {
+func Busiest(before, after map[int]ThreadLoad, elapsed time.Duration) (share float64) {
 	for tid, end := range after {
 		begin := before[tid]
-		span := end.run + end.wait - begin.run - begin.wait
+		span := end.Run + end.Wait - begin.Run - begin.Wait
 		share = max(share, float64(span)/float64(elapsed))
 	}
 	return min(share, 1)

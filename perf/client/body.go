@@ -1,4 +1,4 @@
-package perf
+package client
 
 import (
 	"bytes"
@@ -9,33 +9,45 @@ import (
 // is shared by the publisher, which fills, and the consumer, which checks.
 type bodyLayout struct {
 	timestamp bool // first 8 bytes: intended send time
-	identity  bool // next 8 bytes: publisher and message number
+	Identity  bool // next 8 bytes: publisher and message number
 	random    bool // pattern differs in every message and does not compress
 }
 
-// identityBits splits the identity field: message number below, publisher above.
-const identityBits = 48
+// StampBytes is the size of a stamped field.
+const StampBytes = 8
 
-func newBodyLayout(o *throughputOptions) bodyLayout {
-	layout := bodyLayout{timestamp: o.MeasureLatency, random: o.RandomBodies}
-	layout.identity = o.Verify && o.Size >= uint64(layout.headBytes()+stampBytes)
+// IdentityBits splits the identity field: message number below, publisher above.
+const IdentityBits = 48
+
+// BodyOptions say what is wanted of the bodies of a run.
+type BodyOptions struct {
+	Size       uint64
+	Publishers int  // how many number their messages
+	Timestamp  bool // carry the intended send time
+	Verify     bool // check content and sequence
+	Random     bool // differ and do not compress
+}
+
+func NewBodyLayout(o BodyOptions) bodyLayout {
+	layout := bodyLayout{timestamp: o.Timestamp, random: o.Random}
+	layout.Identity = o.Verify && o.Size >= uint64(layout.HeadBytes()+StampBytes)
 	return layout
 }
 
-// headBytes is the length of the stamped fields.
-func (l bodyLayout) headBytes() int {
+// HeadBytes is the length of the stamped fields.
+func (l bodyLayout) HeadBytes() int {
 	length := 0
 	if l.timestamp {
-		length += stampBytes
+		length += StampBytes
 	}
-	if l.identity {
-		length += stampBytes
+	if l.Identity {
+		length += StampBytes
 	}
 	return length
 }
 
-// stamped reports whether bodies differ from message to message.
-func (l bodyLayout) stamped() bool { return l.timestamp || l.identity || l.random }
+// Stamped reports whether bodies differ from message to message.
+func (l bodyLayout) Stamped() bool { return l.timestamp || l.Identity || l.random }
 
 // patternPeriod is the length after which the plain pattern repeats; a prime,
 // so that a shift by any buffer or frame size is noticed.
@@ -46,16 +58,16 @@ const patternPeriod = 4093
 var patternTable = func() []byte {
 	table := make([]byte, 2*patternPeriod)
 	for i := range patternPeriod {
-		table[i] = byte(mix64(uint64(i)) >> 32)
+		table[i] = byte(Mix64(uint64(i)) >> 32)
 		table[i+patternPeriod] = table[i]
 	}
 	return table
 }()
 
-// mix64 is the finaliser of splitmix64 (Steele, Lea, Flood: Fast Splittable
+// Mix64 is the finaliser of splitmix64 (Steele, Lea, Flood: Fast Splittable
 // Pseudorandom Number Generators, 2014): a bijection with good diffusion, so
 // word k of a random body can be computed without the ones before it.
-func mix64(x uint64) uint64 {
+func Mix64(x uint64) uint64 {
 	x += 0x9E3779B97F4A7C15
 	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
 	x = (x ^ x>>27) * 0x94D049BB133111EB
@@ -73,17 +85,17 @@ func (l bodyLayout) putPattern(dst []byte, seed, offset uint64) {
 		}
 		return
 	}
-	seed = mix64(seed)
+	seed = Mix64(seed)
 	for len(dst) > 0 && offset&7 != 0 {
-		dst[0] = byte(mix64(seed+offset>>3) >> (offset & 7 * 8))
+		dst[0] = byte(Mix64(seed+offset>>3) >> (offset & 7 * 8))
 		dst, offset = dst[1:], offset+1
 	}
 	for len(dst) >= 8 {
-		binary.LittleEndian.PutUint64(dst, mix64(seed+offset>>3))
+		binary.LittleEndian.PutUint64(dst, Mix64(seed+offset>>3))
 		dst, offset = dst[8:], offset+8
 	}
 	if len(dst) > 0 {
-		word := mix64(seed + offset>>3)
+		word := Mix64(seed + offset>>3)
 		for i := range dst {
 			dst[i] = byte(word >> (i * 8))
 		}

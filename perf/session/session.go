@@ -1,4 +1,4 @@
-package perf
+package session
 
 import (
 	"encoding/binary"
@@ -15,9 +15,13 @@ import (
 // Frame-max that this tool offers when the broker has no limit of its own, and
 // the size of its handshake buffer; both what brokers usually propose.
 const (
-	frameMaxDefault  = 128 << 10
+	FrameMaxDefault  = 128 << 10
 	sessionReadBytes = 16 << 10
 )
+
+// ClientChannel is the only channel (beside 0) that this tool opens, but for
+// the publishers of the confirm scenario.
+const ClientChannel = 1
 
 // closeError says that the broker closed the connection or the channel.
 type closeError struct {
@@ -35,39 +39,39 @@ func (e *closeError) Error() string {
 	return fmt.Sprintf("the broker closed the %s: %d %s%s", e.scope, e.code, e.text, about)
 }
 
-// errDisconnected is the end of the stream without connection.close.
-var errDisconnected = errors.New("the broker closed the socket without saying why")
+// ErrDisconnected is the end of the stream without connection.close.
+var ErrDisconnected = errors.New("the broker closed the socket without saying why")
 
-// session is one connection in its set-up phase: a blocking socket on which
+// Session is one connection in its set-up phase: a blocking socket on which
 // methods are called one after the other. When set up, its descriptor and what
 // was read beyond the last reply go to an event loop.
-type session struct {
-	fd       int
-	frameMax uint32
-	channels uint16 // channel numbers go up to this
-	pending  []byte // read, not yet parsed
+type Session struct {
+	FD       int
+	FrameMax uint32
+	Channels uint16 // channel numbers go up to this
+	Pending  []byte // read, not yet parsed
 	out      []byte
 
-	product, version string // of the broker
+	Product, Version string // of the broker
 }
 
-// dialSession connects and opens a connection and channel 1 as the URI says.
-func dialSession(address brokerAddress) (*session, error) {
-	fd, err := dialSocket(address)
+// Dial connects and opens a connection and channel 1 as the URI says.
+func Dial(address Address) (*Session, error) {
+	fd, err := DialSocket(address)
 	if err != nil {
-		return nil, fmt.Errorf("can't reach the broker at %s: %w", address.hostPort, err)
+		return nil, fmt.Errorf("can't reach the broker at %s: %w", address.HostPort, err)
 	}
-	s := &session{fd: fd}
+	s := &Session{FD: fd}
 	if err := s.handshake(address); err != nil {
-		s.close()
-		return nil, fmt.Errorf("%s: %w", address.hostPort, err)
+		s.Close()
+		return nil, fmt.Errorf("%s: %w", address.HostPort, err)
 	}
 	return s, nil
 }
 
-// dialSocket opens a blocking TCP socket whose reads and writes time out.
-func dialSocket(address brokerAddress) (fd int, err error) {
-	resolved, err := net.ResolveTCPAddr("tcp", address.hostPort)
+// DialSocket opens a blocking TCP socket whose reads and writes time out.
+func DialSocket(address Address) (fd int, err error) {
+	resolved, err := net.ResolveTCPAddr("tcp", address.HostPort)
 	if err != nil {
 		return -1, err
 	}
@@ -83,12 +87,12 @@ func dialSocket(address brokerAddress) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	limit := unix.NsecToTimeval(int64(address.handshakeTimeoutSpan))
+	limit := unix.NsecToTimeval(int64(address.Timeout))
 	for _, step := range []func() error{
 		func() error { return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit) },
 		func() error { return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit) },
 		func() error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) },
-		func() error { return retryInterrupted(func() error { return unix.Connect(fd, target) }) },
+		func() error { return RetryInterrupted(func() error { return unix.Connect(fd, target) }) },
 	} {
 		if err := step(); err != nil {
 			unix.Close(fd)
@@ -98,9 +102,9 @@ func dialSocket(address brokerAddress) (fd int, err error) {
 	return fd, nil
 }
 
-// retryInterrupted repeats a system call that a signal cut short. (The Go
+// RetryInterrupted repeats a system call that a signal cut short. (The Go
 // runtime sends signals to its threads to preempt goroutines.)
-func retryInterrupted(call func() error) error {
+func RetryInterrupted(call func() error) error {
 	for {
 		err := call()
 		if err != unix.EINTR {
@@ -109,50 +113,50 @@ func retryInterrupted(call func() error) error {
 	}
 }
 
-func (s *session) close() { unix.Close(s.fd) }
+func (s *Session) Close() { unix.Close(s.FD) }
 
-func (s *session) handshake(address brokerAddress) error {
+func (s *Session) handshake(address Address) error {
 	s.out = append(s.out, amqp.ProtocolHeader...)
 	var start amqp.ConnectionStart
 	if err := s.await(&start); err != nil {
 		return err
 	}
-	s.product = tableText(start.ServerProperties, "product")
-	s.version = tableText(start.ServerProperties, "version")
+	s.Product = tableText(start.ServerProperties, "product")
+	s.Version = tableText(start.ServerProperties, "version")
 
 	var tune amqp.ConnectionTune
-	err := s.call(0, &amqp.ConnectionStartOk{
-		ClientProperties: clientProperties(),
+	err := s.Call(0, &amqp.ConnectionStartOk{
+		ClientProperties: clientProperties(address),
 		Mechanism:        []byte("PLAIN"),
 		Response:         []byte("\x00" + address.user + "\x00" + address.password),
 		Locale:           []byte("en_US"),
 	}, &tune)
-	if errors.Is(err, errDisconnected) {
+	if errors.Is(err, ErrDisconnected) {
 		return fmt.Errorf("%w; likely it refused user %q", err, address.user)
 	}
 	if err != nil {
 		return err
 	}
-	s.frameMax = frameMaxDefault
+	s.FrameMax = FrameMaxDefault
 	if tune.FrameMax != 0 {
-		s.frameMax = min(tune.FrameMax, frameMaxDefault)
+		s.FrameMax = min(tune.FrameMax, FrameMaxDefault)
 	}
-	if s.frameMax < amqp.FrameMinSize {
-		return fmt.Errorf("the broker proposes frame-max %d, below the minimum of %d", s.frameMax, amqp.FrameMinSize)
+	if s.FrameMax < amqp.FrameMinSize {
+		return fmt.Errorf("the broker proposes frame-max %d, below the minimum of %d", s.FrameMax, amqp.FrameMinSize)
 	}
-	s.channels = tune.ChannelMax
-	if s.channels == 0 {
-		s.channels = math.MaxUint16
+	s.Channels = tune.ChannelMax
+	if s.Channels == 0 {
+		s.Channels = math.MaxUint16
 	}
 	// No heartbeats: a measurement notices a dead peer by itself.
-	s.queue(0, &amqp.ConnectionTuneOk{ChannelMax: tune.ChannelMax, FrameMax: s.frameMax})
-	if err := s.call(0, &amqp.ConnectionOpen{VirtualHost: []byte(address.virtualHost)}, &amqp.ConnectionOpenOk{}); err != nil {
+	s.queue(0, &amqp.ConnectionTuneOk{ChannelMax: tune.ChannelMax, FrameMax: s.FrameMax})
+	if err := s.Call(0, &amqp.ConnectionOpen{VirtualHost: []byte(address.virtualHost)}, &amqp.ConnectionOpenOk{}); err != nil {
 		return err
 	}
-	return s.call(clientChannel, &amqp.ChannelOpen{}, &amqp.ChannelOpenOk{})
+	return s.Call(ClientChannel, &amqp.ChannelOpen{}, &amqp.ChannelOpenOk{})
 }
 
-func clientProperties() amqp.Table {
+func clientProperties(address Address) amqp.Table {
 	var capabilities, properties amqp.TableBuilder
 	for _, name := range []string{
 		"authentication_failure_close", "basic.nack", "connection.blocked",
@@ -161,10 +165,10 @@ func clientProperties() amqp.Table {
 		capabilities.SetBool(name, true)
 	}
 	properties.SetTable("capabilities", capabilities.Table())
-	properties.SetString("connection_name", program)
+	properties.SetString("connection_name", address.Client)
 	properties.SetString("platform", "Go "+runtime.Version())
-	properties.SetString("product", program)
-	properties.SetString("version", toolVersion())
+	properties.SetString("product", address.Client)
+	properties.SetString("version", address.ClientVersion)
 	return properties.Table()
 }
 
@@ -175,13 +179,13 @@ func tableText(table amqp.Table, name string) string {
 }
 
 // queue encodes a method to be sent with the next call.
-func (s *session) queue(channel uint16, method amqp.Method) {
+func (s *Session) queue(channel uint16, method amqp.Method) {
 	s.out = amqp.AppendMethodFrame(s.out, channel, method)
 }
 
-// call sends a method and waits for its reply, which is decoded into reply;
+// Call sends a method and waits for its reply, which is decoded into reply;
 // byte fields of reply are valid until the next call.
-func (s *session) call(channel uint16, method, reply amqp.Method) error {
+func (s *Session) Call(channel uint16, method, reply amqp.Method) error {
 	s.queue(channel, method)
 	return s.await(reply)
 }
@@ -190,9 +194,9 @@ func (s *session) call(channel uint16, method, reply amqp.Method) error {
 // side has to hold more than fits into a socket.
 const callsInFlight = 64
 
-// callAll makes count calls without waiting for each. method returns call
+// CallAll makes count calls without waiting for each. method returns call
 // number i; all are answered by a method like reply.
-func (s *session) callAll(count int, method func(i int) (channel uint16, method amqp.Method), reply amqp.Method) error {
+func (s *Session) CallAll(count int, method func(i int) (channel uint16, method amqp.Method), reply amqp.Method) error {
 	for done, queued := 0, 0; done < count; done++ {
 		if done == queued {
 			for ; queued < min(count, done+callsInFlight); queued++ {
@@ -208,19 +212,19 @@ func (s *session) callAll(count int, method func(i int) (channel uint16, method 
 }
 
 // await sends what is queued and reads until the wanted method.
-func (s *session) await(reply amqp.Method) error {
+func (s *Session) await(reply amqp.Method) error {
 	for len(s.out) > 0 {
-		n, err := unix.Write(s.fd, s.out)
+		n, err := unix.Write(s.FD, s.out)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {
-			return socketError(err)
+			return SocketError(err)
 		}
 		s.out = s.out[n:]
 	}
 	for {
-		frame, n, err := amqp.ParseFrame(s.pending, 0)
+		frame, n, err := amqp.ParseFrame(s.Pending, 0)
 		if err != nil {
 			return fmt.Errorf("the broker's answer is not AMQP 0-9-1: %w", err)
 		}
@@ -230,7 +234,7 @@ func (s *session) await(reply amqp.Method) error {
 			}
 			continue
 		}
-		s.pending = s.pending[n:]
+		s.Pending = s.Pending[n:]
 		if frame.Type != amqp.FrameMethod {
 			continue // heartbeat; contents can't come before consume
 		}
@@ -241,7 +245,7 @@ func (s *session) await(reply amqp.Method) error {
 		if id == reply.ID() {
 			return reply.Decode(arguments)
 		}
-		if err := closedBy(id, arguments); err != nil {
+		if err := ClosedBy(id, arguments); err != nil {
 			return err
 		}
 	}
@@ -249,58 +253,58 @@ func (s *session) await(reply amqp.Method) error {
 
 // fill reads more. A new buffer each time, because replies may still point
 // into the old one; set-up is not a hot path.
-func (s *session) fill() error {
-	buffer := make([]byte, len(s.pending)+sessionReadBytes)
-	have := copy(buffer, s.pending)
+func (s *Session) fill() error {
+	buffer := make([]byte, len(s.Pending)+sessionReadBytes)
+	have := copy(buffer, s.Pending)
 	var n int
-	err := retryInterrupted(func() (err error) {
-		n, err = unix.Read(s.fd, buffer[have:])
+	err := RetryInterrupted(func() (err error) {
+		n, err = unix.Read(s.FD, buffer[have:])
 		return err
 	})
 	if err != nil {
-		return socketError(err)
+		return SocketError(err)
 	}
 	if n == 0 {
-		return errDisconnected
+		return ErrDisconnected
 	}
-	s.pending = buffer[:have+n]
-	if string(s.pending[:min(4, len(s.pending))]) == "AMQP" {
-		return fmt.Errorf("the broker does not speak AMQP 0-9-1: it answered %q", s.pending[:min(8, len(s.pending))])
+	s.Pending = buffer[:have+n]
+	if string(s.Pending[:min(4, len(s.Pending))]) == "AMQP" {
+		return fmt.Errorf("the broker does not speak AMQP 0-9-1: it answered %q", s.Pending[:min(8, len(s.Pending))])
 	}
 	return nil
 }
 
-func socketError(err error) error {
+func SocketError(err error) error {
 	switch err {
 	case unix.EAGAIN:
 		return errors.New("the broker does not answer")
 	case unix.ECONNRESET, unix.EPIPE:
-		return errDisconnected
+		return ErrDisconnected
 	}
 	return err
 }
 
-// closedBy returns the error that a method stands for, or nil.
-func closedBy(id uint32, arguments []byte) error {
+// ClosedBy returns the error that a method stands for, or nil.
+func ClosedBy(id uint32, arguments []byte) error {
 	switch id {
 	case amqp.ConnectionCloseID:
 		var method amqp.ConnectionClose
 		if err := method.Decode(arguments); err != nil {
 			return err
 		}
-		return &closeError{"connection", method.ReplyCode, string(method.ReplyText), methodID(method.ClassID, method.MethodID)}
+		return &closeError{"connection", method.ReplyCode, string(method.ReplyText), MethodID(method.ClassID, method.MethodID)}
 	case amqp.ChannelCloseID:
 		var method amqp.ChannelClose
 		if err := method.Decode(arguments); err != nil {
 			return err
 		}
-		return &closeError{"channel", method.ReplyCode, string(method.ReplyText), methodID(method.ClassID, method.MethodID)}
+		return &closeError{"channel", method.ReplyCode, string(method.ReplyText), MethodID(method.ClassID, method.MethodID)}
 	case amqp.BasicCancelID:
 		return errors.New("the broker cancelled a consumer: its queue is gone or has moved")
 	}
 	return nil
 }
 
-func methodID(class, method uint16) uint32 {
+func MethodID(class, method uint16) uint32 {
 	return binary.BigEndian.Uint32([]byte{byte(class >> 8), byte(class), byte(method >> 8), byte(method)})
 }

@@ -1,9 +1,10 @@
-package perf
+package client
 
 import (
 	"encoding/binary"
 	"sync/atomic"
 
+	"github.com/basaltmq/basaltmq/perf/session"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 	"golang.org/x/sys/unix"
 )
@@ -20,13 +21,13 @@ type socket struct {
 	active   bool  // on its loop's list of clients with work
 	due      int64 // when a paced client wants to work again; 0: not by time
 
-	walker    walker
+	Walker    walker
 	carry     []byte // start of a frame that was cut
-	out       []byte // control frames and acks to be written
+	Out       []byte // control frames and acks to be written
 	outPos    int
 	commitOks uint64
 	emptyGets uint64
-	blocked   atomic.Bool // by connection.blocked; read by the reporter
+	Blocked   atomic.Bool // by connection.blocked; read by the reporter
 
 	closing bool
 	closed  bool
@@ -35,7 +36,7 @@ type socket struct {
 // Capacities reserved up front so that the running phase need not grow them.
 const (
 	carryBytes = 1 << 10
-	outBytes   = 64 << 10
+	OutBytes   = 64 << 10
 )
 
 // closeFrame is the farewell.
@@ -43,13 +44,13 @@ var closeFrame = amqp.AppendMethodFrame(nil, 0, &amqp.ConnectionClose{
 	ReplyCode: amqp.CodeSuccess, ReplyText: []byte("done"),
 })
 
-// adopt takes over a session that finished its set-up.
-func (s *socket) adopt(from *session) error {
-	s.fd = from.fd
+// Adopt takes over a session that finished its set-up.
+func (s *socket) Adopt(from *session.Session) error {
+	s.fd = from.FD
 	s.readable = true // what came with the last reply, and maybe more
 	s.writable = true
-	s.walker.frameMax = from.frameMax
-	s.carry = append(make([]byte, 0, carryBytes+len(from.pending)), from.pending...)
+	s.Walker.frameMax = from.FrameMax
+	s.carry = append(make([]byte, 0, carryBytes+len(from.Pending)), from.Pending...)
 	return unix.SetNonblock(s.fd, true)
 }
 
@@ -69,9 +70,9 @@ func (s *socket) receive(buffer []byte, limit int) (n int, err error) {
 	case errno == unix.EINTR:
 		return 0, nil
 	case errno != 0:
-		return 0, socketError(errno)
+		return 0, session.SocketError(errno)
 	case n == 0:
-		return 0, errDisconnected
+		return 0, session.ErrDisconnected
 	case n < limit && !s.hungUp:
 		s.readable = false
 	}
@@ -81,7 +82,7 @@ func (s *socket) receive(buffer []byte, limit int) (n int, err error) {
 // walkAll walks data and keeps the start of a cut frame for the next time.
 func (s *socket) walkAll(data []byte) error {
 	for {
-		consumed, method, err := s.walker.walk(data)
+		consumed, method, err := s.Walker.walk(data)
 		data = data[consumed:]
 		if err != nil {
 			return err
@@ -105,28 +106,28 @@ func (s *socket) takeMethod(payload []byte) error {
 	case amqp.BasicGetEmptyID:
 		s.emptyGets++
 	case amqp.ConnectionBlockedID:
-		s.blocked.Store(true)
+		s.Blocked.Store(true)
 	case amqp.ConnectionUnblockedID:
-		s.blocked.Store(false)
+		s.Blocked.Store(false)
 	case amqp.ConnectionCloseOkID:
 		s.closed = true
 	default:
-		return closedBy(id, payload[4:])
+		return session.ClosedBy(id, payload[4:])
 	}
 	return nil
 }
 
 // flush writes what is in out; afterwards out is empty or the socket full.
 func (s *socket) flush() error {
-	for s.writable && s.outPos < len(s.out) {
-		n, err := s.send(s.out[s.outPos:])
+	for s.writable && s.outPos < len(s.Out) {
+		n, err := s.send(s.Out[s.outPos:])
 		if err != nil {
 			return err
 		}
 		s.outPos += n
 	}
-	if s.outPos == len(s.out) {
-		s.out, s.outPos = s.out[:0], 0
+	if s.outPos == len(s.Out) {
+		s.Out, s.outPos = s.Out[:0], 0
 	}
 	return nil
 }
@@ -154,21 +155,21 @@ func (s *socket) sendError(errno unix.Errno) error {
 	buffer := make([]byte, loopBufferBytes)
 	for s.readable = true; s.readable; {
 		if _, err := s.receive(buffer, loopReadBytes); err != nil {
-			if err == errDisconnected {
+			if err == session.ErrDisconnected {
 				break
 			}
 			return err
 		}
 	}
-	return socketError(errno)
+	return session.SocketError(errno)
 }
 
 // startFarewell queues connection.close behind the rest of what is being sent.
 func (s *socket) startFarewell(rest []byte) {
 	s.closing = true
-	s.walker.ackEvery = 0
-	s.walker.inspector = nil
-	s.out = append(append(s.out, rest...), closeFrame...)
+	s.Walker.AckEvery = 0
+	s.Walker.Inspector = nil
+	s.Out = append(append(s.Out, rest...), closeFrame...)
 }
 
 // farewell sends the rest and reads until the broker's close-ok. Errors end

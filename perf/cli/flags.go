@@ -1,4 +1,4 @@
-package perf
+package cli
 
 import (
 	"errors"
@@ -6,27 +6,28 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 )
 
-// usageError is a mistake on the command line: one line, exit status 2.
-type usageError struct{ text string }
+// UsageError is a mistake on the command line: one line, exit status 2.
+type UsageError struct{ Text string }
 
-func (e *usageError) Error() string { return e.text }
+func (e *UsageError) Error() string { return e.Text }
 
-func usagef(format string, args ...any) error {
-	return &usageError{text: fmt.Sprintf(format, args...)}
+func Usagef(format string, args ...any) error {
+	return &UsageError{Text: fmt.Sprintf(format, args...)}
 }
 
-// errHelp says that the user asked for help and got it.
-var errHelp = errors.New("perf: help requested")
+// ErrHelp says that the user asked for help and got it.
+var ErrHelp = errors.New("perf: help requested")
 
-// flagSet is the standard flag package with the manners of getopt: one-letter
+// FlagSet is the standard flag package with the manners of getopt: one-letter
 // and long names for the same option, "-s16", "-qp", "--size=16", and one-line
 // errors that name the option as the user wrote it.
-type flagSet struct {
+type FlagSet struct {
 	set     *flag.FlagSet
 	names   []flagName
-	operand *string // where the one argument that is no option goes; nil: none allowed
+	Operand *string // where the one argument that is no option goes; nil: none allowed
 }
 
 // flagName is one line of the help text.
@@ -35,14 +36,14 @@ type flagName struct {
 	boolean                       bool
 }
 
-func newFlagSet(scenario string) *flagSet {
+func NewFlagSet(scenario string) *FlagSet {
 	set := flag.NewFlagSet(scenario, flag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	set.Usage = func() {}
-	return &flagSet{set: set}
+	return &FlagSet{set: set}
 }
 
-func (f *flagSet) add(value flag.Value, letter, long, argument, usage string) {
+func (f *FlagSet) add(value flag.Value, letter, long, argument, usage string) {
 	f.set.Var(value, long, usage)
 	if letter != "" {
 		f.set.Var(value, letter, usage)
@@ -50,11 +51,21 @@ func (f *flagSet) add(value flag.Value, letter, long, argument, usage string) {
 	f.names = append(f.names, flagName{letter: letter, long: long, argument: argument, usage: usage})
 }
 
-func (f *flagSet) count(target *int, letter, long, argument, usage string) {
+func (f *FlagSet) Count(target *int, letter, long, argument, usage string) {
 	f.add(countFlag{target}, letter, long, argument, usage)
 }
 
-func (f *flagSet) text(target *string, letter, long, argument, usage string) {
+// Quantity declares an option that takes a number with units.
+func (f *FlagSet) Quantity(target *uint64, letter, long, argument, usage string) {
+	f.add(quantityFlag{target}, letter, long, argument, usage)
+}
+
+// Duration declares an option that takes a duration.
+func (f *FlagSet) Duration(target *time.Duration, letter, long, argument, usage string) {
+	f.add(durationFlag{target}, letter, long, argument, usage)
+}
+
+func (f *FlagSet) Text(target *string, letter, long, argument, usage string) {
 	f.set.StringVar(target, long, *target, usage)
 	if letter != "" {
 		f.set.StringVar(target, letter, *target, usage)
@@ -62,7 +73,7 @@ func (f *flagSet) text(target *string, letter, long, argument, usage string) {
 	f.names = append(f.names, flagName{letter: letter, long: long, argument: argument, usage: usage})
 }
 
-func (f *flagSet) toggle(target *bool, letter, long, usage string) {
+func (f *FlagSet) Toggle(target *bool, letter, long, usage string) {
 	f.set.BoolVar(target, long, *target, usage)
 	if letter != "" {
 		f.set.BoolVar(target, letter, *target, usage)
@@ -70,8 +81,8 @@ func (f *flagSet) toggle(target *bool, letter, long, usage string) {
 	f.names = append(f.names, flagName{letter: letter, long: long, usage: usage, boolean: true})
 }
 
-// given reports whether the option was on the command line, by either name.
-func (f *flagSet) given(long string) bool {
+// Given reports whether the option was on the command line, by either name.
+func (f *FlagSet) Given(long string) bool {
 	letter := ""
 	for _, name := range f.names {
 		if name.long == long {
@@ -85,44 +96,44 @@ func (f *flagSet) given(long string) bool {
 	return found
 }
 
-// parse reads the arguments; all of them but the operand must be options.
-func (f *flagSet) parse(arguments []string) error {
+// Parse reads the arguments; all of them but the operand must be options.
+func (f *FlagSet) Parse(arguments []string) error {
 	normal, err := f.normalise(arguments)
 	if err != nil {
 		return err
 	}
 	if err := f.set.Parse(normal); err != nil {
 		text := strings.ReplaceAll(err.Error(), "parse error", "not understood")
-		return usagef("%s", strings.TrimPrefix(text, "flag: "))
+		return Usagef("%s", strings.TrimPrefix(text, "flag: "))
 	}
 	if f.set.NArg() > 0 {
-		return usagef("unexpected argument %q", f.set.Arg(0))
+		return Usagef("unexpected argument %q", f.set.Arg(0))
 	}
 	return nil
 }
 
 // normalise turns every argument into "--name=value" or "--name".
-func (f *flagSet) normalise(arguments []string) ([]string, error) {
+func (f *FlagSet) normalise(arguments []string) ([]string, error) {
 	var out []string
 	for i := 0; i < len(arguments); i++ {
 		argument := arguments[i]
 		switch {
 		case argument == "-h" || argument == "--help":
-			return nil, errHelp
+			return nil, ErrHelp
 		case len(argument) < 2 || argument[0] != '-' || argument == "--":
-			if f.operand == nil || *f.operand != "" || argument == "--" {
-				return nil, usagef("unexpected argument %q", argument)
+			if f.Operand == nil || *f.Operand != "" || argument == "--" {
+				return nil, Usagef("unexpected argument %q", argument)
 			}
-			*f.operand = argument
+			*f.Operand = argument
 		case strings.HasPrefix(argument, "--"):
 			name, value, attached := strings.Cut(argument[2:], "=")
 			option, known := f.lookup(name, true)
 			if !known {
-				return nil, usagef("unknown option --%s", name)
+				return nil, Usagef("unknown option --%s", name)
 			}
 			if !attached && !option.boolean {
 				if i++; i == len(arguments) {
-					return nil, usagef("option --%s needs a value", name)
+					return nil, Usagef("option --%s needs a value", name)
 				}
 				value, attached = arguments[i], true
 			}
@@ -134,7 +145,7 @@ func (f *flagSet) normalise(arguments []string) ([]string, error) {
 				letters = letters[1:]
 				option, known := f.lookup(name, false)
 				if !known {
-					return nil, usagef("unknown option -%s", name)
+					return nil, Usagef("unknown option -%s", name)
 				}
 				if option.boolean {
 					out = append(out, joinFlag(name, "", false))
@@ -143,7 +154,7 @@ func (f *flagSet) normalise(arguments []string) ([]string, error) {
 				value := strings.TrimPrefix(letters, "=")
 				if letters == "" {
 					if i++; i == len(arguments) {
-						return nil, usagef("option -%s needs a value", name)
+						return nil, Usagef("option -%s needs a value", name)
 					}
 					value = arguments[i]
 				}
@@ -155,7 +166,7 @@ func (f *flagSet) normalise(arguments []string) ([]string, error) {
 	return out, nil
 }
 
-func (f *flagSet) lookup(name string, long bool) (flagName, bool) {
+func (f *FlagSet) lookup(name string, long bool) (flagName, bool) {
 	for _, option := range f.names {
 		if long && option.long == name || !long && option.letter == name && name != "" {
 			return option, true
@@ -171,8 +182,8 @@ func joinFlag(name, value string, attached bool) string {
 	return "--" + name + "=" + value
 }
 
-// writeHelp lists the options with their defaults.
-func (f *flagSet) writeHelp(w io.Writer) {
+// WriteHelp lists the options with their defaults.
+func (f *FlagSet) WriteHelp(w io.Writer) {
 	for _, name := range f.names {
 		option := "    "
 		if name.letter != "" {

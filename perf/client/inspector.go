@@ -1,4 +1,4 @@
-package perf
+package client
 
 import "encoding/binary"
 
@@ -10,9 +10,9 @@ type inspector struct {
 	layout  bodyLayout
 	verify  bool
 	size    uint64 // expected body size, when verify
-	latency *latencyRecorder
+	Latency *latencyRecorder
 
-	head      [2 * stampBytes]byte
+	head      [2 * StampBytes]byte
 	headBytes uint64
 	seed      uint64
 	wrong     bool // of the current body
@@ -22,11 +22,11 @@ type inspector struct {
 	outOfOrder uint64   // numbers not above the last, and not redelivered
 }
 
-func newInspector(o *throughputOptions, latency *latencyRecorder) *inspector {
-	layout := newBodyLayout(o)
+func NewInspector(o BodyOptions, latency *latencyRecorder) *inspector {
+	layout := NewBodyLayout(o)
 	return &inspector{
-		layout: layout, verify: o.Verify, size: o.Size, latency: latency,
-		headBytes: uint64(layout.headBytes()), last: make([]uint64, o.Publishers),
+		layout: layout, verify: o.Verify, size: o.Size, Latency: latency,
+		headBytes: uint64(layout.HeadBytes()), last: make([]uint64, o.Publishers),
 	}
 }
 
@@ -42,11 +42,11 @@ func (i *inspector) chunk(offset uint64, part []byte) {
 		if offset < i.headBytes {
 			return
 		}
-		if i.layout.identity {
-			i.seed = binary.LittleEndian.Uint64(i.head[i.headBytes-stampBytes:])
+		if i.layout.Identity {
+			i.seed = binary.LittleEndian.Uint64(i.head[i.headBytes-StampBytes:])
 		}
 		if i.layout.timestamp {
-			i.latency.record(int64(binary.LittleEndian.Uint64(i.head[:])))
+			i.Latency.record(int64(binary.LittleEndian.Uint64(i.head[:])))
 		}
 	}
 	if i.verify && len(part) > 0 && !i.wrong {
@@ -58,15 +58,15 @@ func (i *inspector) finish(redelivered bool) {
 	if !i.verify {
 		return
 	}
-	publisher, number := i.seed>>identityBits, i.seed&(1<<identityBits-1)
-	if i.layout.identity && !i.wrong && publisher >= uint64(len(i.last)) && len(i.last) > 0 {
+	publisher, number := i.seed>>IdentityBits, i.seed&(1<<IdentityBits-1)
+	if i.layout.Identity && !i.wrong && publisher >= uint64(len(i.last)) && len(i.last) > 0 {
 		i.wrong = true
 	}
 	if i.wrong {
 		i.failures++
 		return
 	}
-	if i.layout.identity && publisher < uint64(len(i.last)) {
+	if i.layout.Identity && publisher < uint64(len(i.last)) {
 		if number <= i.last[publisher] && !redelivered {
 			i.outOfOrder++
 		}

@@ -1,19 +1,21 @@
-package perf
+package process
 
 import (
 	"errors"
 	"io/fs"
 	"path/filepath"
 	"syscall"
+
+	"github.com/basaltmq/basaltmq/perf/results"
 )
 
 // statBlockBytes is the unit of st_blocks, whatever the filesystem's own is
 // (inode(7)).
 const statBlockBytes = 512
 
-// readDiskUsage adds up the files below a directory. Files that go away
+// ReadDiskUsage adds up the files below a directory. Files that go away
 // meanwhile are left out.
-func readDiskUsage(directory string) (usage diskUsage, err error) {
+func ReadDiskUsage(directory string) (usage results.DiskUsage, err error) {
 	err = filepath.WalkDir(directory, func(_ string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil

@@ -1,4 +1,4 @@
-package perf
+package client
 
 import "math/bits"
 
@@ -26,8 +26,8 @@ const (
 	confirmRingPerWindow = 4
 )
 
-// newConfirmTracker returns a tracker for about window outstanding publishes.
-func newConfirmTracker(window int) confirmTracker {
+// NewConfirmTracker returns a tracker for about window outstanding publishes.
+func NewConfirmTracker(window int) confirmTracker {
 	size := max(confirmRingBitsMin, uint64(1)<<bits.Len64(uint64(window)*confirmRingPerWindow-1))
 	return newConfirmRing(size)
 }

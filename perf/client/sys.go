@@ -1,7 +1,6 @@
-package perf
+package client
 
 import (
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -60,6 +59,3 @@ func pollEvents(fd int, events []unix.EpollEvent, timeoutMillis int) (n int, err
 	}
 	return int(r), 0
 }
-
-// ownProcessGroup keeps the terminal's signals from a child process.
-func ownProcessGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

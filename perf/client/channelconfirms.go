@@ -1,4 +1,4 @@
-package perf
+package client
 
 import (
 	"encoding/binary"
@@ -7,8 +7,8 @@ import (
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
-// confirmChannel is one channel of a connection that publishes with confirms.
-type confirmChannel struct {
+// ConfirmChannel is one channel of a connection that publishes with confirms.
+type ConfirmChannel struct {
 	message  []byte         // one whole publish, encoded for this channel and its queue
 	confirms confirmTracker // what is unconfirmed
 	sentAt   []int64        // when, ns; message number & confirms.mask
@@ -16,12 +16,12 @@ type confirmChannel struct {
 	waiting  bool           // on the list of channels with room
 }
 
-// newConfirmChannel returns a channel for at most window unconfirmed messages.
+// NewConfirmChannel returns a channel for at most window unconfirmed messages.
 // Its rings are much smaller than those of a throughput publisher: there may
 // be thousands of channels.
-func newConfirmChannel(message []byte, window int) confirmChannel {
+func NewConfirmChannel(message []byte, window int) ConfirmChannel {
 	size := max(64, uint64(1)<<bits.Len64(uint64(window)*confirmRingPerWindow-1))
-	return confirmChannel{message: message, confirms: newConfirmRing(size), sentAt: make([]int64, size)}
+	return ConfirmChannel{message: message, confirms: newConfirmRing(size), sentAt: make([]int64, size)}
 }
 
 // channelConfirms are the channels 1 … len(channels) of a connection: who may
@@ -30,7 +30,7 @@ func newConfirmChannel(message []byte, window int) confirmChannel {
 // Channels with room in their window stand in a queue; fill serves it in
 // turn, so that none is starved and none is asked in vain.
 type channelConfirms struct {
-	channels []confirmChannel
+	channels []ConfirmChannel
 	window   uint64
 	latency  *latencyRecorder // take is called between its begin and end
 	acked    uint64
@@ -40,7 +40,7 @@ type channelConfirms struct {
 	head, size int
 }
 
-func newChannelConfirms(channels []confirmChannel, window int, latency *latencyRecorder) *channelConfirms {
+func NewChannelConfirms(channels []ConfirmChannel, window int, latency *latencyRecorder) *channelConfirms {
 	c := &channelConfirms{channels: channels, window: uint64(window), latency: latency, queue: make([]int32, len(channels))}
 	for i := range channels {
 		c.enqueue(int32(i))
@@ -115,7 +115,7 @@ func (c *channelConfirms) take(channel uint16, payload []byte, id uint32) error 
 
 // recordLatency notes the latency of what an ack is about to settle. Messages
 // sent by the same write are recorded together.
-func (c *channelConfirms) recordLatency(channel *confirmChannel, tag uint64, multiple bool) {
+func (c *channelConfirms) recordLatency(channel *ConfirmChannel, tag uint64, multiple bool) {
 	confirms := &channel.confirms
 	first := tag
 	if multiple {

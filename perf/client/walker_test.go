@@ -1,10 +1,11 @@
-package perf
+package client
 
 import (
 	"errors"
 	"fmt"
 	"testing"
 
+	"github.com/basaltmq/basaltmq/perf/session"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 	"pgregory.net/rapid"
 )
@@ -19,25 +20,25 @@ type walkSummary struct {
 
 // newTestWalker has everything switched on.
 func newTestWalker(frameMax uint32) *walker {
-	options := &throughputOptions{Verify: true, Size: 40, Publishers: 3, MeasureLatency: true}
-	confirms := newConfirmTracker(1000)
-	inspector := newInspector(options, newLatencyRecorder(0))
-	return &walker{frameMax: frameMax, ackEvery: 2, commitEvery: 4, inspector: inspector, confirms: &confirms, sent: 1000}
+	options := BodyOptions{Verify: true, Size: 40, Publishers: 3, Timestamp: true}
+	confirms := NewConfirmTracker(1000)
+	inspector := NewInspector(options, NewLatencyRecorder(0))
+	return &walker{frameMax: frameMax, AckEvery: 2, CommitEvery: 4, Inspector: inspector, Confirms: &confirms, sent: 1000}
 }
 
 // newPlainWalker does not look into bodies, so it takes runs of equal
 // deliveries at once.
 func newPlainWalker(frameMax uint32) *walker {
 	confirms := newConfirmRing(1024)
-	return &walker{frameMax: frameMax, ackEvery: 2, commitEvery: 4, confirms: &confirms, sent: 1000}
+	return &walker{frameMax: frameMax, AckEvery: 2, CommitEvery: 4, Confirms: &confirms, sent: 1000}
 }
 
 // walkPieces walks data in pieces of the given sizes, repeated.
 func walkPieces(w *walker, data []byte, sizes []int) (summary walkSummary) {
 	var carry []byte
-	if w.inspector != nil {
-		w.inspector.latency.begin()
-		defer w.inspector.latency.end()
+	if w.Inspector != nil {
+		w.Inspector.Latency.begin()
+		defer w.Inspector.Latency.end()
 	}
 	for i := 0; len(data) > 0 && !summary.failed; i++ {
 		n := min(max(sizes[i%len(sizes)], 1), len(data))
@@ -47,7 +48,7 @@ func walkPieces(w *walker, data []byte, sizes []int) (summary walkSummary) {
 			consumed, method, err := w.walk(piece)
 			piece = piece[consumed:]
 			if method != nil {
-				summary.methods += amqp.MethodName(methodID(uint16(method[0])<<8|uint16(method[1]), uint16(method[2])<<8|uint16(method[3]))) + " "
+				summary.methods += amqp.MethodName(session.MethodID(uint16(method[0])<<8|uint16(method[1]), uint16(method[2])<<8|uint16(method[3]))) + " "
 				continue
 			}
 			summary.failed = err != nil
@@ -56,9 +57,9 @@ func walkPieces(w *walker, data []byte, sizes []int) (summary walkSummary) {
 		carry = append([]byte(nil), piece...)
 	}
 	summary.delivered, summary.bodyBytes = w.delivered, w.bodyBytes
-	summary.settled, summary.nacked = w.confirms.settled, w.nacked
-	if w.inspector != nil {
-		summary.failures = w.inspector.failures
+	summary.settled, summary.nacked = w.Confirms.settled, w.nacked
+	if w.Inspector != nil {
+		summary.failures = w.Inspector.failures
 	}
 	summary.acks = string(w.acks)
 	return summary
@@ -86,7 +87,7 @@ func referenceCounts(data []byte, frameMax uint32) (delivered, bodyBytes uint64,
 			if frame.Channel == 0 {
 				continue
 			}
-			if frame.Channel != clientChannel || state != wantMethod {
+			if frame.Channel != session.ClientChannel || state != wantMethod {
 				return delivered, bodyBytes, true, false
 			}
 			short := 0
@@ -106,7 +107,7 @@ func referenceCounts(data []byte, frameMax uint32) (delivered, bodyBytes uint64,
 				return delivered, bodyBytes, true, false
 			}
 		case frame.Type == amqp.FrameHeader:
-			if state != wantHeader || frame.Channel != clientChannel || len(frame.Payload) < contentHeaderBytes {
+			if state != wantHeader || frame.Channel != session.ClientChannel || len(frame.Payload) < contentHeaderBytes {
 				return delivered, bodyBytes, true, false
 			}
 			state, left = wantBody, 0
@@ -119,7 +120,7 @@ func referenceCounts(data []byte, frameMax uint32) (delivered, bodyBytes uint64,
 				delivered++
 			}
 		case frame.Type == amqp.FrameBody:
-			if state != wantBody || frame.Channel != clientChannel || uint64(len(frame.Payload)) > left {
+			if state != wantBody || frame.Channel != session.ClientChannel || uint64(len(frame.Payload)) > left {
 				return delivered, bodyBytes, true, false
 			}
 			if left -= uint64(len(frame.Payload)); left == 0 {
@@ -135,17 +136,17 @@ const deliveryMethodBytes = amqp.FrameOverhead + 4 + 5 + 8 + 1 + 2 + 4
 
 // appendDelivery appends a delivery of the given message, as a broker would.
 func appendDelivery(dst []byte, tag uint64, body []byte, frameMax uint32) []byte {
-	dst = amqp.AppendMethodFrame(dst, clientChannel, &amqp.BasicDeliver{
+	dst = amqp.AppendMethodFrame(dst, session.ClientChannel, &amqp.BasicDeliver{
 		ConsumerTag: []byte("ctag"), DeliveryTag: tag, Exchange: []byte("e"), RoutingKey: []byte("key"),
 	})
-	dst = amqp.AppendHeaderFrame(dst, clientChannel, uint64(len(body)), []byte{0x10, 0, 1})
-	return amqp.AppendBodyFrames(dst, clientChannel, body, frameMax)
+	dst = amqp.AppendHeaderFrame(dst, session.ClientChannel, uint64(len(body)), []byte{0x10, 0, 1})
+	return amqp.AppendBodyFrames(dst, session.ClientChannel, body, frameMax)
 }
 
 // drawStream makes a well-formed stream with everything the walker knows.
 func drawStream(t *rapid.T, frameMax uint32) (stream []byte, deliveries uint64) {
-	layout := bodyLayout{timestamp: true, identity: true}
-	encoding := encodePublish("", "k", []byte{0x10, 0, 1}, 40, frameMax)
+	layout := bodyLayout{timestamp: true, Identity: true}
+	encoding := EncodePublish("", "k", []byte{0x10, 0, 1}, 40, frameMax)
 	tag := uint64(0)
 	for range rapid.IntRange(1, 30).Draw(t, "frames") {
 		switch rapid.IntRange(0, 7).Draw(t, "kind") {
@@ -153,10 +154,10 @@ func drawStream(t *rapid.T, frameMax uint32) (stream []byte, deliveries uint64) 
 			stream = append(stream, amqp.HeartbeatFrame...)
 		case 1:
 			tag++
-			stream = amqp.AppendMethodFrame(stream, clientChannel, &amqp.BasicAck{DeliveryTag: tag, Multiple: rapid.Bool().Draw(t, "multiple")})
+			stream = amqp.AppendMethodFrame(stream, session.ClientChannel, &amqp.BasicAck{DeliveryTag: tag, Multiple: rapid.Bool().Draw(t, "multiple")})
 		case 2:
 			tag++
-			stream = amqp.AppendMethodFrame(stream, clientChannel, &amqp.BasicNack{DeliveryTag: tag})
+			stream = amqp.AppendMethodFrame(stream, session.ClientChannel, &amqp.BasicNack{DeliveryTag: tag})
 		case 3:
 			// Between method and header of a delivery, where only other channels may talk.
 			deliveries++
@@ -167,13 +168,13 @@ func drawStream(t *rapid.T, frameMax uint32) (stream []byte, deliveries uint64) 
 		case 4:
 			deliveries++
 			body := make([]byte, rapid.SampledFrom([]int{0, 1, 39, 41, 9000}).Draw(t, "size"))
-			stream = amqp.AppendMethodFrame(stream, clientChannel, &amqp.BasicGetOk{DeliveryTag: deliveries})
-			stream = amqp.AppendHeaderFrame(stream, clientChannel, uint64(len(body)), []byte{0, 0})
-			stream = amqp.AppendBodyFrames(stream, clientChannel, body, frameMax)
+			stream = amqp.AppendMethodFrame(stream, session.ClientChannel, &amqp.BasicGetOk{DeliveryTag: deliveries})
+			stream = amqp.AppendHeaderFrame(stream, session.ClientChannel, uint64(len(body)), []byte{0, 0})
+			stream = amqp.AppendBodyFrames(stream, session.ClientChannel, body, frameMax)
 		default:
 			deliveries++
-			message := append([]byte(nil), encoding.bytes...)
-			encoding.stamp(message, layout, monotonicNow(), deliveries)
+			message := append([]byte(nil), encoding.Bytes...)
+			encoding.stamp(message, layout, Now(), deliveries)
 			stream = appendDelivery(stream, deliveries, message[len(message)-41:len(message)-1], frameMax)
 		}
 	}
@@ -298,7 +299,7 @@ func TestWalkerErrors(t *testing.T) {
 		}
 	}
 	w := newTestWalker(4096)
-	if _, _, err := w.walk(amqp.AppendMethodFrame(nil, clientChannel, &amqp.BasicAck{DeliveryTag: 1001})); !errors.Is(err, errTagUnknown) {
+	if _, _, err := w.walk(amqp.AppendMethodFrame(nil, session.ClientChannel, &amqp.BasicAck{DeliveryTag: 1001})); !errors.Is(err, errTagUnknown) {
 		t.Errorf("ack of a message never sent: %v", err)
 	}
 }
@@ -313,11 +314,11 @@ func TestWalkerAllocatesNothing(t *testing.T) {
 		"counting":   {frameMax: 4096},
 		"all checks": newTestWalker(4096),
 	} {
-		w.acks = make([]byte, 0, outBytes)
+		w.acks = make([]byte, 0, OutBytes)
 		allocations := testing.AllocsPerRun(100, func() {
-			if w.inspector != nil {
-				w.inspector.latency.begin()
-				defer w.inspector.latency.end()
+			if w.Inspector != nil {
+				w.Inspector.Latency.begin()
+				defer w.Inspector.Latency.end()
 			}
 			w.acks = w.acks[:0]
 			if n, _, err := w.walk(stream); n != len(stream) || err != nil {
@@ -330,11 +331,11 @@ func TestWalkerAllocatesNothing(t *testing.T) {
 	}
 	var acks []byte
 	for tag := range uint64(100) {
-		acks = amqp.AppendMethodFrame(acks, clientChannel, &amqp.BasicAck{DeliveryTag: 100 - tag})
+		acks = amqp.AppendMethodFrame(acks, session.ClientChannel, &amqp.BasicAck{DeliveryTag: 100 - tag})
 	}
 	allocations := testing.AllocsPerRun(100, func() {
 		confirms := confirmTracker{mask: 127, ring: confirmRing[:]}
-		w := walker{confirms: &confirms, sent: 100}
+		w := walker{Confirms: &confirms, sent: 100}
 		if n, _, err := w.walk(acks); n != len(acks) || err != nil || confirms.watermark != 100 {
 			panic(fmt.Sprint(n, err, confirms.watermark))
 		}
@@ -352,7 +353,7 @@ func BenchmarkWalker(b *testing.B) {
 	for tag := range uint64(messages) {
 		stream = appendDelivery(stream, tag+1, make([]byte, 16), 0)
 	}
-	for name, w := range map[string]*walker{"counting": {}, "acking": {ackEvery: 10, acks: make([]byte, 0, outBytes)}} {
+	for name, w := range map[string]*walker{"counting": {}, "acking": {AckEvery: 10, acks: make([]byte, 0, OutBytes)}} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

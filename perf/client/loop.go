@@ -1,4 +1,4 @@
-package perf
+package client
 
 import (
 	"encoding/binary"
@@ -8,13 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/basaltmq/basaltmq/perf/session"
 	"golang.org/x/sys/unix"
 )
 
 // Sizes of an event loop.
 const (
 	loopReadBytes   = 256 << 10
-	loopBufferBytes = loopReadBytes + frameMaxDefault // a carried frame and a read
+	loopBufferBytes = loopReadBytes + session.FrameMaxDefault // a carried frame and a read
 	loopEventsMax   = 256
 	loopSleepMillis = 100 // at most; see pollEvents
 	farewellSpan    = 2 * time.Second
@@ -38,45 +39,53 @@ type client interface {
 // counters of one loop: written by its thread, once per read or write, read by
 // the reporter.
 type counters struct {
-	published, publishedBytes atomic.Uint64
-	consumed                  atomic.Uint64
-	bytesIn                   atomic.Uint64
-	confirmed, nacked, acked  atomic.Uint64
-	failures, outOfOrder      atomic.Uint64
-	lastPublish, lastConsume  atomic.Int64
+	Published, PublishedBytes atomic.Uint64
+	Consumed                  atomic.Uint64
+	BytesIn                   atomic.Uint64
+	Confirmed, Nacked, Acked  atomic.Uint64
+	Failures, OutOfOrder      atomic.Uint64
+	LastPublish, LastConsume  atomic.Int64
 }
 
-// loop serves some of the clients on one OS thread.
+// LoopOwner is told what concerns the whole run, from the loops' threads and at
+// most once per read or write.
+type LoopOwner interface {
+	Fail(err error)               // ends the run; only the first one counts
+	NoteConsumed(messages uint64) // so many more have been read
+	ClientFinished()              // a client's quota is done
+}
+
+// Loop serves some of the clients on one OS thread.
 //
 // Outline of a round: every client with work does one step; then epoll is
 // asked, without waiting while there is work, else until an event, the next
 // due time of a paced client (a timerfd, so finer than a millisecond), or a
 // wake-up through the eventfd.
-type loop struct {
+type Loop struct {
 	counters
-	run      *throughputRun
+	owner    LoopOwner
 	epoll    int
 	timer    int
 	wake     int
-	threadID atomic.Int64
+	ThreadID atomic.Int64
 
-	clients []client
+	Clients []client
 	active  []client
-	paced   []client
+	Paced   []client
 	buffer  []byte
-	latency *latencyRecorder // nil unless measured
+	Latency *latencyRecorder // nil unless measured
 	events  [loopEventsMax]unix.EpollEvent
 	armed   int64 // due time the timer is set to; 0: not set
 
 	stopping atomic.Bool
-	done     chan struct{}
+	Done     chan struct{}
 }
 
-func newLoop(run *throughputRun) (l *loop, err error) {
-	l = &loop{run: run, epoll: -1, timer: -1, wake: -1, buffer: make([]byte, loopBufferBytes), done: make(chan struct{})}
+func NewLoop(owner LoopOwner) (l *Loop, err error) {
+	l = &Loop{owner: owner, epoll: -1, timer: -1, wake: -1, buffer: make([]byte, loopBufferBytes), Done: make(chan struct{})}
 	defer func() {
 		if err != nil {
-			l.close()
+			l.Close()
 		}
 	}()
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -98,10 +107,10 @@ func newLoop(run *throughputRun) (l *loop, err error) {
 
 var processorsMu sync.Mutex
 
-// reserveProcessors gives the Go scheduler a processor for each of count loops,
+// ReserveProcessors gives the Go scheduler a processor for each of count loops,
 // beside those it has: a loop keeps its own even while it sleeps (pollEvents),
 // and the reporter must not have to wait for one.
-func reserveProcessors(count int) (release func()) {
+func ReserveProcessors(count int) (release func()) {
 	change := func(by int) {
 		processorsMu.Lock()
 		defer processorsMu.Unlock()
@@ -111,28 +120,28 @@ func reserveProcessors(count int) (release func()) {
 	return func() { change(-count) }
 }
 
-// add gives a client to the loop, before it starts.
-func (l *loop) add(c client) error {
-	index := int32(len(l.clients))
-	l.clients = append(l.clients, c)
+// Add gives a client to the loop, before it starts.
+func (l *Loop) Add(c client) error {
+	index := int32(len(l.Clients))
+	l.Clients = append(l.Clients, c)
 	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, c.base().fd, &unix.EpollEvent{
 		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: index,
 	})
 }
 
-// serve runs the loop until stop, or until a client fails, which ends the run.
-func (l *loop) serve() {
+// Serve runs the loop until stop, or until a client fails, which ends the run.
+func (l *Loop) Serve() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	defer close(l.done)
-	l.threadID.Store(int64(unix.Gettid()))
-	l.active = make([]client, 0, len(l.clients))
-	for _, c := range l.clients {
+	defer close(l.Done)
+	l.ThreadID.Store(int64(unix.Gettid()))
+	l.active = make([]client, 0, len(l.Clients))
+	for _, c := range l.Clients {
 		l.activate(c)
 	}
 	deadline := int64(0)
 	for {
-		now := monotonicNow()
+		now := Now()
 		if l.stopping.Load() {
 			if deadline == 0 {
 				deadline = now + int64(farewellSpan)
@@ -143,17 +152,17 @@ func (l *loop) serve() {
 			}
 		}
 		if err := l.step(now); err != nil {
-			l.run.fail(err)
+			l.owner.Fail(err)
 			return
 		}
 		if err := l.wait(deadline); err != nil {
-			l.run.fail(err)
+			l.owner.Fail(err)
 			return
 		}
 	}
 }
 
-func (l *loop) activate(c client) {
+func (l *Loop) activate(c client) {
 	if s := c.base(); !s.active {
 		s.active = true
 		l.active = append(l.active, c)
@@ -161,7 +170,7 @@ func (l *loop) activate(c client) {
 }
 
 // step lets every active client work once.
-func (l *loop) step(now int64) error {
+func (l *Loop) step(now int64) error {
 	kept := l.active[:0]
 	for _, c := range l.active {
 		s := c.base()
@@ -184,10 +193,10 @@ func (l *loop) step(now int64) error {
 }
 
 // wait collects events and due clients, after sleeping if nothing is active.
-func (l *loop) wait(deadline int64) error {
+func (l *Loop) wait(deadline int64) error {
 	due := l.nextDue(deadline)
 	timeoutMillis := 0
-	if len(l.active) == 0 && (due == 0 || due > monotonicNow()) {
+	if len(l.active) == 0 && (due == 0 || due > Now()) {
 		if err := l.arm(due); err != nil {
 			return err
 		}
@@ -200,9 +209,9 @@ func (l *loop) wait(deadline int64) error {
 	for i := range n {
 		l.take(l.events[i])
 	}
-	if len(l.paced) > 0 {
-		now := monotonicNow()
-		for _, c := range l.paced {
+	if len(l.Paced) > 0 {
+		now := Now()
+		for _, c := range l.Paced {
 			if s := c.base(); s.due > 0 && s.due <= now {
 				l.activate(c)
 			}
@@ -211,7 +220,7 @@ func (l *loop) wait(deadline int64) error {
 	return nil
 }
 
-func (l *loop) take(event unix.EpollEvent) {
+func (l *Loop) take(event unix.EpollEvent) {
 	switch event.Fd {
 	case timerMark:
 		var expirations [8]byte
@@ -221,7 +230,7 @@ func (l *loop) take(event unix.EpollEvent) {
 		var wakeUps [8]byte
 		_, _ = readNow(l.wake, wakeUps[:])
 	default:
-		c := l.clients[event.Fd]
+		c := l.Clients[event.Fd]
 		s := c.base()
 		if event.Events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 			s.readable = true
@@ -237,9 +246,9 @@ func (l *loop) take(event unix.EpollEvent) {
 }
 
 // nextDue is the earliest time a paced client wants, or deadline; 0: none.
-func (l *loop) nextDue(deadline int64) int64 {
+func (l *Loop) nextDue(deadline int64) int64 {
 	due := deadline
-	for _, c := range l.paced {
+	for _, c := range l.Paced {
 		if s := c.base(); s.due > 0 && (due == 0 || s.due < due) {
 			due = s.due
 		}
@@ -248,7 +257,7 @@ func (l *loop) nextDue(deadline int64) int64 {
 }
 
 // arm sets the timer to an absolute time; 0 stops it.
-func (l *loop) arm(due int64) error {
+func (l *Loop) arm(due int64) error {
 	if due == l.armed {
 		return nil
 	}
@@ -260,16 +269,16 @@ func (l *loop) arm(due int64) error {
 	return nil
 }
 
-func (l *loop) startClosing() {
-	for _, c := range l.clients {
+func (l *Loop) startClosing() {
+	for _, c := range l.Clients {
 		c.startClosing()
 		c.base().due = 0
 		l.activate(c)
 	}
 }
 
-func (l *loop) allClosed() bool {
-	for _, c := range l.clients {
+func (l *Loop) allClosed() bool {
+	for _, c := range l.Clients {
 		if !c.base().closed {
 			return false
 		}
@@ -277,17 +286,17 @@ func (l *loop) allClosed() bool {
 	return true
 }
 
-// stop asks the loop to say goodbye to the broker and return; any goroutine.
-func (l *loop) stop() {
+// Stop asks the loop to say goodbye to the broker and return; any goroutine.
+func (l *Loop) Stop() {
 	l.stopping.Store(true)
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
 	_, _ = unix.Write(l.wake, one[:])
 }
 
-// close releases the descriptors, after serve has returned.
-func (l *loop) close() {
-	for _, c := range l.clients {
+// Close releases the descriptors, after serve has returned.
+func (l *Loop) Close() {
+	for _, c := range l.Clients {
 		unix.Close(c.base().fd)
 	}
 	for _, fd := range []int{l.epoll, l.timer, l.wake} {
@@ -297,19 +306,19 @@ func (l *loop) close() {
 	}
 }
 
-func (l *loop) addPublished(messages uint64, bytes int, now int64) {
-	l.publishedBytes.Add(uint64(bytes))
+func (l *Loop) addPublished(messages uint64, bytes int, now int64) {
+	l.PublishedBytes.Add(uint64(bytes))
 	if messages > 0 {
-		l.published.Add(messages)
-		l.lastPublish.Store(now)
+		l.Published.Add(messages)
+		l.LastPublish.Store(now)
 	}
 }
 
-func (l *loop) addConsumed(messages uint64, bytes int, now int64) {
-	l.bytesIn.Add(uint64(bytes))
+func (l *Loop) addConsumed(messages uint64, bytes int, now int64) {
+	l.BytesIn.Add(uint64(bytes))
 	if messages > 0 {
-		l.consumed.Add(messages)
-		l.lastConsume.Store(now)
-		l.run.noteConsumed(messages)
+		l.Consumed.Add(messages)
+		l.LastConsume.Store(now)
+		l.owner.NoteConsumed(messages)
 	}
 }

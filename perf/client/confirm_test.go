@@ -1,4 +1,4 @@
-package perf
+package client
 
 import (
 	"testing"
@@ -50,7 +50,7 @@ func TestConfirmTracker(t *testing.T) {
 
 func TestConfirmTrackerRefuses(t *testing.T) {
 	t.Parallel()
-	tracker := newConfirmTracker(10)
+	tracker := NewConfirmTracker(10)
 	if _, ok := tracker.settle(6, false, 5); ok {
 		t.Error("a tag above the last one sent")
 	}

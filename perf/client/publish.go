@@ -1,17 +1,18 @@
-package perf
+package client
 
 import (
 	"encoding/binary"
 
+	"github.com/basaltmq/basaltmq/perf/session"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
-// publishEncoding is one publish of a publisher: method, header and body
+// PublishEncoding is one publish of a publisher: method, header and body
 // frames, all messages the same size.
-type publishEncoding struct {
-	bytes    []byte        // one whole publish
+type PublishEncoding struct {
+	Bytes    []byte        // one whole publish
 	segments []bodySegment // where its body lies
-	size     int           // len(bytes): bytes on the wire per message
+	Size     int           // len(bytes): bytes on the wire per message
 }
 
 // bodySegment is the part of a body that lies in one frame.
@@ -20,13 +21,13 @@ type bodySegment struct {
 	offset     uint64 // of the segment's first byte in the body
 }
 
-// encodePublish builds a publish with a plain body pattern.
-func encodePublish(exchange, routingKey string, properties []byte, bodySize uint64, frameMax uint32) publishEncoding {
-	return encodePublishOn(clientChannel, exchange, routingKey, properties, bodySize, frameMax)
+// EncodePublish builds a publish with a plain body pattern.
+func EncodePublish(exchange, routingKey string, properties []byte, bodySize uint64, frameMax uint32) PublishEncoding {
+	return EncodePublishOn(session.ClientChannel, exchange, routingKey, properties, bodySize, frameMax)
 }
 
-// encodePublishOn is encodePublish for any channel.
-func encodePublishOn(channel uint16, exchange, routingKey string, properties []byte, bodySize uint64, frameMax uint32) publishEncoding {
+// EncodePublishOn is encodePublish for any channel.
+func EncodePublishOn(channel uint16, exchange, routingKey string, properties []byte, bodySize uint64, frameMax uint32) PublishEncoding {
 	encoded := amqp.AppendMethodFrame(nil, channel, &amqp.BasicPublish{
 		Exchange: []byte(exchange), RoutingKey: []byte(routingKey),
 	})
@@ -46,28 +47,28 @@ func encodePublishOn(channel uint16, exchange, routingKey string, properties []b
 		pos += amqp.FrameOverhead + int(size)
 		offset += uint64(size)
 	}
-	return publishEncoding{bytes: encoded, segments: segments, size: len(encoded)}
+	return PublishEncoding{Bytes: encoded, segments: segments, Size: len(encoded)}
 }
 
-// repeat returns a buffer of at least one and otherwise at most bytesMax bytes
+// Repeat returns a buffer of at least one and otherwise at most bytesMax bytes
 // of whole publishes.
-func (e publishEncoding) repeat(bytesMax int) []byte {
-	count := max(1, bytesMax/e.size)
-	buffer := make([]byte, 0, count*e.size)
+func (e PublishEncoding) Repeat(bytesMax int) []byte {
+	count := max(1, bytesMax/e.Size)
+	buffer := make([]byte, 0, count*e.Size)
 	for range count {
-		buffer = append(buffer, e.bytes...)
+		buffer = append(buffer, e.Bytes...)
 	}
 	return buffer
 }
 
 // stamp writes the varying parts of one publish: at the start of message.
 // identity is publisher<<48 | number.
-func (e publishEncoding) stamp(message []byte, layout bodyLayout, sendTime int64, identity uint64) {
+func (e PublishEncoding) stamp(message []byte, layout bodyLayout, sendTime int64, identity uint64) {
 	seed := uint64(0)
-	if layout.identity || layout.random {
+	if layout.Identity || layout.random {
 		seed = identity
 	}
-	headLeft := layout.headBytes()
+	headLeft := layout.HeadBytes()
 	for i, segment := range e.segments {
 		part := message[segment.at : segment.at+segment.length]
 		offset := segment.offset
@@ -76,8 +77,8 @@ func (e publishEncoding) stamp(message []byte, layout bodyLayout, sendTime int64
 			if layout.timestamp {
 				binary.LittleEndian.PutUint64(part, uint64(sendTime))
 			}
-			if layout.identity {
-				binary.LittleEndian.PutUint64(part[headLeft-stampBytes:], identity)
+			if layout.Identity {
+				binary.LittleEndian.PutUint64(part[headLeft-StampBytes:], identity)
 			}
 			part, offset = part[headLeft:], offset+uint64(headLeft)
 		}

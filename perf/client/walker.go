@@ -1,15 +1,12 @@
-package perf
+package client
 
 import (
 	"encoding/binary"
 	"errors"
 
+	"github.com/basaltmq/basaltmq/perf/session"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
-
-// clientChannel is the only channel (beside 0) that this tool opens, but for
-// the publishers of the confirm scenario.
-const clientChannel = 1
 
 // walker walks the frames a broker sends to one connection. It counts without
 // decoding: basic.deliver, basic.get-ok, basic.ack and basic.nack are handled
@@ -38,18 +35,18 @@ type walker struct {
 
 	// What to do with deliveries. acks collects encoded basic.ack frames, one
 	// for every ackEvery deliveries; commits follow every commitEvery.
-	ackEvery    uint64
+	AckEvery    uint64
 	sinceAck    uint64
-	commitEvery uint64
+	CommitEvery uint64
 	sinceCommit uint64
 	acks        []byte
 	acked       uint64
-	inspector   *inspector
+	Inspector   *inspector
 	shape       deliveryShape
 
 	// What to do with confirms; sent is kept up to date by the publisher.
-	confirms *confirmTracker
-	channels *channelConfirms // confirm scenario: many channels, nothing but confirms
+	Confirms *confirmTracker
+	Channels *channelConfirms // confirm scenario: many channels, nothing but confirms
 	sent     uint64
 	nacked   uint64
 }
@@ -88,7 +85,7 @@ func (w *walker) walk(buf []byte) (consumed int, method []byte, err error) {
 	}
 	methodAt, headerAt := -1, -1 // of the current delivery, if it began in buf
 	for {
-		if w.state == wantMethod && w.inspector == nil {
+		if w.state == wantMethod && w.Inspector == nil {
 			pos += w.walkRun(buf[pos:])
 		}
 		rest := buf[pos:]
@@ -170,13 +167,13 @@ func (w *walker) takeMethod(payload []byte, channel uint16) (forCaller bool, err
 	if channel == 0 {
 		return true, nil
 	}
-	if w.channels != nil {
+	if w.Channels != nil {
 		if id != amqp.BasicAckID && id != amqp.BasicNackID {
 			return true, nil
 		}
-		return false, w.channels.take(channel, payload, id)
+		return false, w.Channels.take(channel, payload, id)
 	}
-	if channel != clientChannel || w.state != wantMethod {
+	if channel != session.ClientChannel || w.state != wantMethod {
 		return false, orderError("method on an unknown channel or within a content")
 	}
 	var tagAt int
@@ -189,7 +186,7 @@ func (w *walker) takeMethod(payload []byte, channel uint16) (forCaller bool, err
 	case amqp.BasicGetOkID:
 		tagAt = 4
 	case amqp.BasicAckID, amqp.BasicNackID:
-		if w.confirms == nil {
+		if w.Confirms == nil {
 			return true, nil
 		}
 		return false, w.takeConfirm(payload, id)
@@ -209,7 +206,7 @@ func (w *walker) takeConfirm(payload []byte, id uint32) error {
 	if len(payload) < 13 {
 		return amqp.Errorf(amqp.CodeSyntaxError, id, "confirm cut short")
 	}
-	count, ok := w.confirms.settle(binary.BigEndian.Uint64(payload[4:]), payload[12]&1 != 0, w.sent)
+	count, ok := w.Confirms.settle(binary.BigEndian.Uint64(payload[4:]), payload[12]&1 != 0, w.sent)
 	if !ok {
 		return errTagUnknown
 	}
@@ -220,7 +217,7 @@ func (w *walker) takeConfirm(payload []byte, id uint32) error {
 }
 
 func (w *walker) takeHeader(payload []byte, channel uint16) error {
-	if w.state != wantHeader || channel != clientChannel {
+	if w.state != wantHeader || channel != session.ClientChannel {
 		return orderError("content header without its method")
 	}
 	if len(payload) < contentHeaderBytes {
@@ -230,8 +227,8 @@ func (w *walker) takeHeader(payload []byte, channel uint16) error {
 	w.bodyLeft = w.bodySize
 	w.bodyBytes += w.bodySize
 	w.state = wantBody
-	if w.inspector != nil {
-		w.inspector.start(w.bodySize)
+	if w.Inspector != nil {
+		w.Inspector.start(w.bodySize)
 	}
 	if w.bodySize == 0 {
 		w.complete()
@@ -243,7 +240,7 @@ func (w *walker) takeHeader(payload []byte, channel uint16) error {
 // with its header.
 func (w *walker) checkBody(frame []byte, size uint64) error {
 	switch {
-	case w.state != wantBody || binary.BigEndian.Uint16(frame[1:]) != clientChannel:
+	case w.state != wantBody || binary.BigEndian.Uint16(frame[1:]) != session.ClientChannel:
 		return orderError("body frame without a content header")
 	case size > w.bodyLeft:
 		return orderError("body longer than its header announced")
@@ -270,8 +267,8 @@ func (w *walker) resumePayload(buf []byte) (consumed int, err error) {
 }
 
 func (w *walker) takeBody(part []byte) {
-	if w.inspector != nil {
-		w.inspector.chunk(w.bodySize-w.bodyLeft, part)
+	if w.Inspector != nil {
+		w.Inspector.chunk(w.bodySize-w.bodyLeft, part)
 	}
 	w.bodyLeft -= uint64(len(part))
 }
@@ -280,30 +277,30 @@ func (w *walker) takeBody(part []byte) {
 func (w *walker) complete() {
 	w.state = wantMethod
 	w.delivered++
-	if w.inspector != nil {
-		w.inspector.finish(w.redelivered)
+	if w.Inspector != nil {
+		w.Inspector.finish(w.redelivered)
 	}
-	if w.ackEvery == 0 {
+	if w.AckEvery == 0 {
 		return
 	}
-	if w.sinceAck++; w.sinceAck < w.ackEvery {
+	if w.sinceAck++; w.sinceAck < w.AckEvery {
 		return
 	}
 	w.acks = appendAck(w.acks, w.deliveryTag)
 	w.acked += w.sinceAck
 	w.sinceCommit += w.sinceAck
 	w.sinceAck = 0
-	if w.commitEvery != 0 && w.sinceCommit >= w.commitEvery {
+	if w.CommitEvery != 0 && w.sinceCommit >= w.CommitEvery {
 		w.acks = append(w.acks, commitFrame...)
 		w.sinceCommit = 0
 	}
 }
 
 // commitFrame is an encoded tx.commit.
-var commitFrame = amqp.AppendMethodFrame(nil, clientChannel, &amqp.TxCommit{})
+var commitFrame = amqp.AppendMethodFrame(nil, session.ClientChannel, &amqp.TxCommit{})
 
 // ackTemplate is an encoded basic.ack(multiple) with tag 0.
-var ackTemplate = amqp.AppendMethodFrame(nil, clientChannel, &amqp.BasicAck{Multiple: true})
+var ackTemplate = amqp.AppendMethodFrame(nil, session.ClientChannel, &amqp.BasicAck{Multiple: true})
 
 func appendAck(dst []byte, deliveryTag uint64) []byte {
 	dst = append(dst, ackTemplate...)

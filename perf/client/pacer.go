@@ -1,4 +1,4 @@
-package perf
+package client
 
 import "time"
 
@@ -12,23 +12,23 @@ const paceTick = 50 * time.Microsecond
 // i/rate, however late the ones before it were. After a stall everything
 // overdue is sent at once, and the schedule does not shift.
 type pacer struct {
-	start  int64   // ns, CLOCK_MONOTONIC
-	period float64 // ns between messages
+	Start  int64   // ns, CLOCK_MONOTONIC
+	Period float64 // ns between messages
 }
 
-func newPacer(start int64, rate uint64) *pacer {
-	return &pacer{start: start, period: 1e9 / float64(rate)}
+func NewPacer(start int64, rate uint64) *pacer {
+	return &pacer{Start: start, Period: 1e9 / float64(rate)}
 }
 
 // intended is when message number i should go.
-func (p *pacer) intended(i uint64) int64 { return p.start + int64(float64(i)*p.period) }
+func (p *pacer) intended(i uint64) int64 { return p.Start + int64(float64(i)*p.Period) }
 
 // dueBy is how many messages should have gone by now.
 func (p *pacer) dueBy(now int64) uint64 {
-	if now < p.start {
+	if now < p.Start {
 		return 0
 	}
-	count := uint64(float64(now-p.start)/p.period) + 1
+	count := uint64(float64(now-p.Start)/p.Period) + 1
 	for count > 0 && p.intended(count-1) > now {
 		count-- // rounding must not send early
 	}
@@ -37,5 +37,5 @@ func (p *pacer) dueBy(now int64) uint64 {
 
 // wakeUp is when to look again, with message number next not yet due.
 func (p *pacer) wakeUp(next uint64, now int64) int64 {
-	return max(p.intended(next), now+min(int64(paceTick), int64(p.period)))
+	return max(p.intended(next), now+min(int64(paceTick), int64(p.Period)))
 }

@@ -1,4 +1,4 @@
-package perf
+package cli
 
 import (
 	"fmt"
@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/basaltmq/basaltmq/perf/results"
 )
 
 // unitScale lists the suffixes of sizes and counts. Letters without "i" are
@@ -23,9 +21,9 @@ var unitScale = map[string]float64{
 	"gi": 1 << 30,
 }
 
-// parseQuantity reads a number with an optional unit: "16", "1k", "64KiB",
+// ParseQuantity reads a number with an optional unit: "16", "1k", "64KiB",
 // "2.5M". Case does not matter. The result is a whole, non-negative number.
-func parseQuantity(text string) (uint64, error) {
+func ParseQuantity(text string) (uint64, error) {
 	digits := strings.TrimSpace(text)
 	split := strings.LastIndexAny(digits, "0123456789.") + 1
 	unit := strings.ToLower(strings.TrimSpace(digits[split:]))
@@ -61,7 +59,7 @@ func parseDuration(text string) (time.Duration, error) {
 type quantityFlag struct{ target *uint64 }
 
 func (q quantityFlag) Set(text string) (err error) {
-	value, err := parseQuantity(text)
+	value, err := ParseQuantity(text)
 	if err == nil {
 		*q.target = value
 	}
@@ -78,7 +76,7 @@ func (q quantityFlag) String() string {
 type countFlag struct{ target *int }
 
 func (c countFlag) Set(text string) error {
-	value, err := parseQuantity(text)
+	value, err := ParseQuantity(text)
 	if err != nil {
 		return err
 	}
@@ -112,9 +110,3 @@ func (d durationFlag) String() string {
 	}
 	return d.target.String()
 }
-
-// humanCount writes n with thousands separators: 1,234,567.
-func humanCount(n uint64) string { return results.HumanCount(n) }
-
-// humanBytes writes a size with one decimal in binary units.
-func humanBytes(n uint64) string { return results.HumanBytes(n) }

@@ -1,4 +1,4 @@
-package perf
+package client
 
 import (
 	"encoding/binary"
@@ -19,10 +19,10 @@ func confirmPayload(id uint32, tag uint64, multiple bool) []byte {
 	return append(payload, 0)
 }
 
-func testChannels(count, window int) []confirmChannel {
-	channels := make([]confirmChannel, count)
+func testChannels(count, window int) []ConfirmChannel {
+	channels := make([]ConfirmChannel, count)
 	for i := range channels {
-		channels[i] = newConfirmChannel([]byte{byte(i), 1, 2}, window)
+		channels[i] = NewConfirmChannel([]byte{byte(i), 1, 2}, window)
 	}
 	return channels
 }
@@ -34,8 +34,8 @@ func TestChannelConfirms(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		window := rapid.IntRange(1, 40).Draw(t, "window")
 		count := rapid.IntRange(1, 6).Draw(t, "channels")
-		latency := newLatencyRecorder(0)
-		c := newChannelConfirms(testChannels(count, window), window, latency)
+		latency := NewLatencyRecorder(0)
+		c := NewChannelConfirms(testChannels(count, window), window, latency)
 		outstanding := make([]map[uint64]bool, count)
 		sent := make([]uint64, count)
 		for i := range outstanding {
@@ -131,7 +131,7 @@ func TestChannelConfirmsRefuse(t *testing.T) {
 		{name: "unknown channel", channel: 3, tag: 1, fails: true},
 		{name: "cut short", channel: 1, tag: 1, cut: 1, fails: true},
 	} {
-		c := newChannelConfirms(testChannels(2, 10), 10, newLatencyRecorder(0))
+		c := NewChannelConfirms(testChannels(2, 10), 10, NewLatencyRecorder(0))
 		c.fill(make([]byte, 0, 1000), 1)
 		payload := confirmPayload(amqp.BasicAckID, test.tag, test.multiple)
 		err := c.take(test.channel, payload[:len(payload)-test.cut], amqp.BasicAckID)
@@ -139,7 +139,7 @@ func TestChannelConfirmsRefuse(t *testing.T) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
-	c := newChannelConfirms(testChannels(1, 10), 10, newLatencyRecorder(0))
+	c := NewChannelConfirms(testChannels(1, 10), 10, NewLatencyRecorder(0))
 	c.fill(make([]byte, 0, 1000), 1)
 	payload := confirmPayload(amqp.BasicAckID, 3, false)
 	if err := c.take(1, payload, amqp.BasicAckID); err != nil {
@@ -153,7 +153,7 @@ func TestChannelConfirmsRefuse(t *testing.T) {
 // No channel may be starved by a buffer that is always too small.
 func TestChannelConfirmsTakeTurns(t *testing.T) {
 	t.Parallel()
-	c := newChannelConfirms(testChannels(3, 100), 100, newLatencyRecorder(0))
+	c := NewChannelConfirms(testChannels(3, 100), 100, NewLatencyRecorder(0))
 	for range 3 {
 		c.fill(make([]byte, 0, 3*10), 1)
 	}
@@ -166,7 +166,7 @@ func TestChannelConfirmsTakeTurns(t *testing.T) {
 
 func TestChannelConfirmsDoNotAllocate(t *testing.T) {
 	const window = 100
-	c := newChannelConfirms(testChannels(10, window), window, newLatencyRecorder(0))
+	c := NewChannelConfirms(testChannels(10, window), window, NewLatencyRecorder(0))
 	c.latency.now = 1000
 	buffer := make([]byte, 0, 64<<10)
 	ack := confirmPayload(amqp.BasicAckID, 0, true)

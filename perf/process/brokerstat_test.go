@@ -1,13 +1,12 @@
-package perf
+package process
 
 import (
 	"os"
-	"strconv"
 	"testing"
 	"time"
-)
 
-func selfPID() string { return strconv.Itoa(os.Getpid()) }
+	"github.com/basaltmq/basaltmq/perf/results"
+)
 
 func TestParseStatCPU(t *testing.T) {
 	t.Parallel()
@@ -33,7 +32,7 @@ func TestParseStatCPU(t *testing.T) {
 func TestParseStatusMemory(t *testing.T) {
 	t.Parallel()
 	got := parseStatusMemory([]byte("Name:\tx\nVmHWM:\t   200 kB\nVmRSS:\t   100 kB\nRssAnon:\t    60 kB\nRssFile:\t    40 kB\nThreads:\t3\n"))
-	want := memoryFigures{RSS: 100 << 10, HWM: 200 << 10, Anon: 60 << 10, File: 40 << 10}
+	want := results.Memory{RSS: 100 << 10, HWM: 200 << 10, Anon: 60 << 10, File: 40 << 10}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -41,9 +40,9 @@ func TestParseStatusMemory(t *testing.T) {
 
 func TestBusiest(t *testing.T) {
 	t.Parallel()
-	before := map[int]threadLoad{1: {run: time.Second}, 2: {}}
-	after := map[int]threadLoad{1: {run: time.Second + 100*time.Millisecond}, 2: {run: 300 * time.Millisecond, wait: 200 * time.Millisecond}}
-	if got := busiest(before, after, time.Second); got != 0.5 {
+	before := map[int]ThreadLoad{1: {Run: time.Second}, 2: {}}
+	after := map[int]ThreadLoad{1: {Run: time.Second + 100*time.Millisecond}, 2: {Run: 300 * time.Millisecond, Wait: 200 * time.Millisecond}}
+	if got := Busiest(before, after, time.Second); got != 0.5 {
 		t.Errorf("got %v, want 0.5", got)
 	}
 }
@@ -67,10 +66,10 @@ func TestParseWrittenBytes(t *testing.T) {
 
 func TestOwnProcessIsReadable(t *testing.T) {
 	t.Parallel()
-	if _, err := processCPU(os.Getpid()); err != nil {
+	if _, err := CPU(os.Getpid()); err != nil {
 		t.Error(err)
 	}
-	memory, err := processMemory(os.Getpid())
+	memory, err := Memory(os.Getpid())
 	if err != nil || memory.RSS == 0 || memory.HWM < memory.RSS {
 		t.Errorf("%+v, %v", memory, err)
 	}

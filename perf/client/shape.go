@@ -1,4 +1,4 @@
-package perf
+package client
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package perf
+package client
 
 import (
 	"bytes"
@@ -12,15 +12,12 @@ import (
 // 73 bytes is the figure that the relay yardstick divides by.
 func TestPublishWireSize(t *testing.T) {
 	t.Parallel()
-	properties, err := parseProperties("", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	properties := (&amqp.Properties{DeliveryMode: 1, Flags: amqp.FlagDeliveryMode}).Append(nil)
 	for _, test := range []struct {
 		size uint64
 		want int
 	}{{16, 73}, {0, 49}, {1024, 1081}, {131072 - 8, 49 + 131072}, {131072, 49 + 131072 + 16}} {
-		if got := encodePublish("", "perf-test", properties, test.size, 131072).size; got != test.want {
+		if got := EncodePublish("", "perf-test", properties, test.size, 131072).Size; got != test.want {
 			t.Errorf("size %d: %d bytes, want %d", test.size, got, test.want)
 		}
 	}
@@ -31,27 +28,27 @@ func TestPublishWireSize(t *testing.T) {
 func TestStampAndInspectAgree(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		options := &throughputOptions{
+		options := BodyOptions{
 			Verify: true, Publishers: 4, Size: uint64(rapid.IntRange(16, 10000).Draw(t, "size")),
-			MeasureLatency: rapid.Bool().Draw(t, "timestamp"), RandomBodies: rapid.Bool().Draw(t, "random"),
+			Timestamp: rapid.Bool().Draw(t, "timestamp"), Random: rapid.Bool().Draw(t, "random"),
 		}
 		frameMax := uint32(rapid.SampledFrom([]int{4096, 4097, 131072}).Draw(t, "frameMax"))
-		encoding := encodePublish("e", "k", []byte{0x10, 0, 1}, options.Size, frameMax)
-		message := append([]byte(nil), encoding.bytes...)
-		identity := uint64(rapid.IntRange(0, 3).Draw(t, "publisher"))<<identityBits | uint64(rapid.IntRange(1, 1<<40).Draw(t, "number"))
-		encoding.stamp(message, newBodyLayout(options), monotonicNow(), identity)
+		encoding := EncodePublish("e", "k", []byte{0x10, 0, 1}, options.Size, frameMax)
+		message := append([]byte(nil), encoding.Bytes...)
+		identity := uint64(rapid.IntRange(0, 3).Draw(t, "publisher"))<<IdentityBits | uint64(rapid.IntRange(1, 1<<40).Draw(t, "number"))
+		encoding.stamp(message, NewBodyLayout(options), Now(), identity)
 
 		body := collectBody(t, message, frameMax)
 		if uint64(len(body)) != options.Size {
 			t.Fatalf("body of %d bytes", len(body))
 		}
-		if options.MeasureLatency && binary.LittleEndian.Uint64(body) == 0 {
+		if options.Timestamp && binary.LittleEndian.Uint64(body) == 0 {
 			t.Fatal("no timestamp")
 		}
 		inspect := func(body []byte) *inspector {
-			i := newInspector(options, newLatencyRecorder(0))
-			i.latency.begin()
-			defer i.latency.end()
+			i := NewInspector(options, NewLatencyRecorder(0))
+			i.Latency.begin()
+			defer i.Latency.end()
 			i.start(uint64(len(body)))
 			for offset := 0; offset < len(body); {
 				n := min(rapid.IntRange(1, 600).Draw(t, "chunk"), len(body)-offset)
@@ -64,7 +61,7 @@ func TestStampAndInspectAgree(t *testing.T) {
 		if i := inspect(body); i.failures != 0 || i.outOfOrder != 0 {
 			t.Fatalf("%d failures, %d out of order", i.failures, i.outOfOrder)
 		}
-		head := newBodyLayout(options).headBytes()
+		head := NewBodyLayout(options).HeadBytes()
 		if len(body) > head {
 			body[rapid.IntRange(head, len(body)-1).Draw(t, "broken")] ^= 0x20
 			if i := inspect(body); i.failures != 1 {
@@ -109,19 +106,19 @@ func TestPatternAnyOffset(t *testing.T) {
 }
 
 // testPublisher has no socket: its bytes go nowhere.
-func testPublisher(layout bodyLayout) *publisher {
-	encoding := encodePublish("", "perf-test", []byte{0x10, 0, 1}, 64, 131072)
-	return &publisher{
-		loop: &loop{}, encoding: encoding, layout: layout,
-		buffer: encoding.repeat(publisherBufferBytes), quota: 1 << 62, window: 5000,
-		socket: socket{walker: walker{confirms: new(newConfirmTracker(5000))}},
+func testPublisher(layout bodyLayout) *Publisher {
+	encoding := EncodePublish("", "perf-test", []byte{0x10, 0, 1}, 64, 131072)
+	return &Publisher{
+		Loop: &Loop{}, Encoding: encoding, Layout: layout,
+		Buffer: encoding.Repeat(PublisherBufferBytes), Quota: 1 << 62, Window: 5000,
+		socket: socket{Walker: walker{Confirms: new(NewConfirmTracker(5000))}},
 	}
 }
 
 // The publishers' path from budget to buffer must not allocate.
 func TestPublisherAllocatesNothing(t *testing.T) {
 	for name, layout := range map[string]bodyLayout{
-		"plain": {}, "stamped": {timestamp: true, identity: true, random: true},
+		"plain": {}, "stamped": {timestamp: true, Identity: true, random: true},
 	} {
 		p := testPublisher(layout)
 		now := p.published
@@ -130,7 +127,7 @@ func TestPublisherAllocatesNothing(t *testing.T) {
 			if p.prepare(int64(now)) {
 				p.advance(p.end-p.pos, int64(now))
 			}
-			p.walker.confirms.settle(p.published, true, p.published)
+			p.Walker.Confirms.settle(p.published, true, p.published)
 		})
 		if allocations != 0 || p.published == 0 {
 			t.Errorf("%s: %v allocations, %d published", name, allocations, p.published)
@@ -143,44 +140,44 @@ func TestPublisherAllocatesNothing(t *testing.T) {
 func TestPublisherStream(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		layout := bodyLayout{identity: rapid.Bool().Draw(t, "stamped")}
+		layout := bodyLayout{Identity: rapid.Bool().Draw(t, "stamped")}
 		p := testPublisher(layout)
-		p.buffer = p.encoding.repeat(p.encoding.size * rapid.IntRange(1, 9).Draw(t, "buffered"))
-		p.window = uint64(rapid.IntRange(1, 40).Draw(t, "window"))
-		p.quota = uint64(rapid.IntRange(1, 200).Draw(t, "quota"))
+		p.Buffer = p.Encoding.Repeat(p.Encoding.Size * rapid.IntRange(1, 9).Draw(t, "buffered"))
+		p.Window = uint64(rapid.IntRange(1, 40).Draw(t, "window"))
+		p.Quota = uint64(rapid.IntRange(1, 200).Draw(t, "quota"))
 		if rapid.Bool().Draw(t, "paced") {
-			p.pace = newPacer(0, 1e9)
+			p.Pace = NewPacer(0, 1e9)
 		}
 		var stream []byte
-		for step := int64(0); p.published < p.quota; step++ {
+		for step := int64(0); p.published < p.Quota; step++ {
 			if step > 10000 {
 				t.Fatal("stuck")
 			}
 			if p.prepare(step) {
 				n := rapid.IntRange(0, p.end-p.pos).Draw(t, "accepted")
-				stream = append(stream, p.buffer[p.pos:p.pos+n]...)
+				stream = append(stream, p.Buffer[p.pos:p.pos+n]...)
 				p.advance(n, step)
 			}
 			started := p.published
 			if p.partial > 0 {
 				started++
 			}
-			if outstanding := started - p.walker.confirms.settled; outstanding > p.window {
-				t.Fatalf("%d unconfirmed, window %d", outstanding, p.window)
+			if outstanding := started - p.Walker.Confirms.settled; outstanding > p.Window {
+				t.Fatalf("%d unconfirmed, window %d", outstanding, p.Window)
 			}
-			if p.pace != nil && started > p.pace.dueBy(step) {
+			if p.Pace != nil && started > p.Pace.dueBy(step) {
 				t.Fatalf("%d started at %d ns", started, step)
 			}
 			if rapid.Bool().Draw(t, "confirm") && p.published > 0 {
-				p.walker.confirms.settle(p.published, true, p.published)
+				p.Walker.Confirms.settle(p.published, true, p.published)
 			}
 		}
-		if len(stream) != int(p.quota)*p.encoding.size {
-			t.Fatalf("%d bytes for %d messages", len(stream), p.quota)
+		if len(stream) != int(p.Quota)*p.Encoding.Size {
+			t.Fatalf("%d bytes for %d messages", len(stream), p.Quota)
 		}
-		for number := range p.quota {
-			want := append([]byte(nil), p.encoding.bytes...)
-			p.encoding.stamp(want, layout, 0, number+1)
+		for number := range p.Quota {
+			want := append([]byte(nil), p.Encoding.Bytes...)
+			p.Encoding.stamp(want, layout, 0, number+1)
 			if got := stream[int(number)*len(want) : int(number+1)*len(want)]; !bytes.Equal(got, want) {
 				t.Fatalf("message %d is not what it should be", number+1)
 			}
@@ -191,8 +188,8 @@ func TestPublisherStream(t *testing.T) {
 func TestPacer(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		p := newPacer(rapid.Int64Range(0, 1e15).Draw(t, "start"), rapid.Uint64Range(1, 20e6).Draw(t, "rate"))
-		now := p.start + rapid.Int64Range(-1e9, 1e13).Draw(t, "elapsed")
+		p := NewPacer(rapid.Int64Range(0, 1e15).Draw(t, "start"), rapid.Uint64Range(1, 20e6).Draw(t, "rate"))
+		now := p.Start + rapid.Int64Range(-1e9, 1e13).Draw(t, "elapsed")
 		count := p.dueBy(now)
 		if count > 0 && p.intended(count-1) > now {
 			t.Fatal("a message is sent before its time")
@@ -207,14 +204,14 @@ func TestPacer(t *testing.T) {
 }
 
 func BenchmarkPublisherStamp(b *testing.B) {
-	p := testPublisher(bodyLayout{timestamp: true, identity: true})
+	p := testPublisher(bodyLayout{timestamp: true, Identity: true})
 	b.ReportAllocs()
 	messages := 0
 	for b.Loop() {
 		p.prepare(1)
-		messages += (p.end - p.pos) / p.encoding.size
+		messages += (p.end - p.pos) / p.Encoding.Size
 		p.advance(p.end-p.pos, 1)
-		p.walker.confirms.settle(p.published, true, p.published)
+		p.Walker.Confirms.settle(p.published, true, p.published)
 	}
 	b.ReportMetric(float64(b.Elapsed())/float64(messages), "ns/message")
 }

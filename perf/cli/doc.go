@@ -1,0 +1,6 @@
+// Package cli is what the subcommands of basaltmqperf have in common on the
+// command line: options with the manners of getopt (flags.go), human units in
+// both directions (units.go), and errors that a user caused ([UsageError]).
+//
+// It knows nothing of brokers. A [FlagSet] belongs to one goroutine.
+package cli
