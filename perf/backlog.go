@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/basaltmq/basaltmq/perf/cli"
@@ -16,7 +15,7 @@ import (
 
 // backlogOptions are the options of the backlog scenario.
 type backlogOptions struct {
-	URI        string        `json:"uri"`
+	targetOptions
 	Messages   uint64        `json:"messages"`
 	Size       uint64        `json:"size"`
 	Publishers int           `json:"publishers"`
@@ -27,12 +26,6 @@ type backlogOptions struct {
 	Purge      bool          `json:"purge"`
 	Settle     time.Duration `json:"settle_ns"`
 	Stall      time.Duration `json:"stall_ns"`
-	Loops      int           `json:"loops"`
-	BrokerPID  int           `json:"broker_pid,omitempty"`
-
-	Output outputOptions `json:"-"`
-	Record recordOptions `json:"-"`
-	target session.Address
 }
 
 // backlogMessagesMax is what a queue's message count, 32 bits in
@@ -50,10 +43,9 @@ func backlogScenario() scenario {
 			"order. The queue is deleted at the end.",
 		prepare: func(flags *cli.FlagSet) func(context.Context, console) error {
 			o := &backlogOptions{
-				URI: defaultURI, Messages: 1000000, Size: 16, Publishers: 1, Queue: "perf-backlog",
+				Messages: 1000000, Size: 16, Publishers: 1, Queue: "perf-backlog",
 				Settle: 2 * time.Second, Stall: 30 * time.Second,
 			}
-			flags.Text(&o.URI, "", "uri", "URI", "broker to connect to")
 			flags.Quantity(&o.Messages, "C", "messages", "N", "how many messages")
 			flags.Quantity(&o.Size, "s", "size", "BYTES", "size of each body, at least 8: it holds a number")
 			flags.Count(&o.Publishers, "x", "publishers", "N", "number of publishers")
@@ -64,10 +56,7 @@ func backlogScenario() scenario {
 			flags.Toggle(&o.Purge, "", "purge", "empty the queue before starting")
 			flags.Duration(&o.Settle, "", "settle", "SECONDS", "let the broker rest this long before taking its memory")
 			flags.Duration(&o.Stall, "", "stall", "SECONDS", "give up after so long without a message")
-			flags.Count(&o.Loops, "", "loops", "N", "event loops of this tool (default: cores, at most 2)")
-			flags.Count(&o.BrokerPID, "", "broker-pid", "PID", "report CPU and memory of this process")
-			o.Output.declare(flags)
-			o.Record.declare(flags, "report the size of the broker's data directory")
+			o.targetOptions.declare(flags, "report the size of the broker's data directory")
 			return func(ctx context.Context, out console) error {
 				if err := o.finish(); err != nil {
 					return err
@@ -79,13 +68,8 @@ func backlogScenario() scenario {
 }
 
 func (o *backlogOptions) finish() error {
-	address, err := parseTarget(o.URI)
-	if err != nil {
+	if err := o.targetOptions.finish(); err != nil {
 		return err
-	}
-	o.target, o.URI = address, address.Redacted
-	if o.Loops == 0 {
-		o.Loops = min(loopsDefaultMax, runtime.NumCPU())
 	}
 	switch {
 	case o.Messages == 0 || o.Messages > backlogMessagesMax:
@@ -94,8 +78,6 @@ func (o *backlogOptions) finish() error {
 		return cli.Usagef("--size is %d to %d", client.StampBytes, bodyBytesMax)
 	case o.Publishers < 1 || o.Publishers > connectionsMax:
 		return cli.Usagef("--publishers is 1 to %d", connectionsMax)
-	case o.Loops > loopsMax:
-		return cli.Usagef("at most %d loops", loopsMax)
 	case o.Prefetch > prefetchMax:
 		return cli.Usagef("--prefetch is at most %d", prefetchMax)
 	case o.AckEvery > 0 && o.Messages%uint64(o.AckEvery) != 0:
@@ -114,23 +96,20 @@ func (o *backlogOptions) finish() error {
 // set in both phases: the consumer checks the sequence of each.
 func (o *backlogOptions) phaseOptions() *throughputOptions {
 	return &throughputOptions{
-		URI: o.URI, Publishers: o.Publishers, Size: o.Size, Verify: true, AckEvery: o.AckEvery, Prefetch: o.Prefetch,
-		Queue: o.Queue, Persistent: o.Persistent, PublishMax: o.Messages, Loops: o.Loops,
-		BrokerPID: o.BrokerPID, Output: o.Output, Record: o.Record, target: o.target,
+		targetOptions: o.targetOptions, Publishers: o.Publishers, Size: o.Size, Verify: true, AckEvery: o.AckEvery, Prefetch: o.Prefetch,
+		Queue: o.Queue, Persistent: o.Persistent, PublishMax: o.Messages,
 	}
 }
 
 // runBacklog fills, looks and drains. Ctrl-C ends it early, with the figures
 // so far and the queue deleted.
 func runBacklog(ctx context.Context, o *backlogOptions, out console) error {
-	if err := checkWritable(o.Output.JSONFile); err != nil {
+	release, err := o.prepare()
+	if err != nil {
 		return err
 	}
-	if err := checkBrokerPID(o.BrokerPID); err != nil {
-		return err
-	}
-	defer client.ReserveProcessors(o.Loops)()
-	r := &backlogResult{Options: o, Backlog: results.Backlog{Scenario: "backlog", Versions: versions{Tool: toolVersion()}}}
+	defer release()
+	r := &backlogResult{Options: o, Backlog: results.Backlog{Scenario: "backlog"}}
 	if err := o.prepareQueue(r); err != nil {
 		return err
 	}
@@ -191,8 +170,7 @@ func pause(ctx context.Context, span time.Duration) {
 
 // prepareQueue declares the queue and sees to it that it is empty.
 func (o *backlogOptions) prepareQueue(r *backlogResult) error {
-	return withControlSession(o.target, func(s *session.Session) error {
-		r.Versions.BrokerProduct, r.Versions.BrokerVersion = s.Product, s.Version
+	return o.control(&r.Versions, func(s *session.Session) error {
 		var declared amqp.QueueDeclareOk
 		if err := s.Call(session.ClientChannel, &amqp.QueueDeclare{Queue: []byte(o.Queue), Durable: true}, &declared); err != nil {
 			return err
@@ -208,14 +186,14 @@ func (o *backlogOptions) prepareQueue(r *backlogResult) error {
 }
 
 func (o *backlogOptions) deleteQueue() error {
-	return withControlSession(o.target, func(s *session.Session) error {
+	return o.control(nil, func(s *session.Session) error {
 		return s.Call(session.ClientChannel, &amqp.QueueDelete{Queue: []byte(o.Queue)}, &amqp.QueueDeleteOk{})
 	})
 }
 
 // messageCount asks the broker how many messages wait in the queue.
 func (o *backlogOptions) messageCount() (count uint64, err error) {
-	err = withControlSession(o.target, func(s *session.Session) error {
+	err = o.control(nil, func(s *session.Session) error {
 		count, err = o.callCount(s)
 		return err
 	})
@@ -233,7 +211,7 @@ const countPollSpan = 2 * time.Millisecond
 
 // awaitCount waits until the broker has taken all messages out of the sockets.
 func (o *backlogOptions) awaitCount(ctx context.Context) error {
-	return withControlSession(o.target, func(s *session.Session) error {
+	return o.control(nil, func(s *session.Session) error {
 		last, lastChange := uint64(0), time.Now()
 		for ctx.Err() == nil {
 			count, err := o.callCount(s)

@@ -116,13 +116,6 @@ func (o *backlogOptions) drain(ctx context.Context, out console) (*results.Backl
 // connectDrain is connect for a run with a consumer and no publisher of its
 // own, whose options name the publishers of an earlier one.
 func (run *throughputRun) connectDrain() error {
-	for range run.options.Loops {
-		l, err := client.NewLoop(run)
-		if err != nil {
-			return err
-		}
-		run.loops = append(run.loops, l)
-	}
 	if err := run.connectConsumer(0); err != nil {
 		return fmt.Errorf("consumer: %w", err)
 	}
@@ -147,7 +140,7 @@ func (o *backlogOptions) runPhase(ctx context.Context, run *throughputRun, out c
 	m.countEnded = true
 	m.finish()
 	run.stop()
-	series.add(m.memory.RSS)
+	series.add(m.memory.Last.RSS)
 	figures := m.result()
 	end := m.windowEnd
 	count, last, _ := progress(end)
@@ -157,7 +150,7 @@ func (o *backlogOptions) runPhase(ctx context.Context, run *throughputRun, out c
 		ClientCPU: figures.ClientCPU, Bottleneck: figures.Bottleneck, RSS: figures.RSS,
 		WriteCosts: newWriteCosts(m.windowBegin, end, count, o.Size),
 	}}
-	if m.sampled {
+	if m.memory.Known {
 		phase.Samples = series.values
 	}
 	phase.endAt(last)
@@ -168,7 +161,7 @@ func (o *backlogOptions) awaitPhase(ctx context.Context, m *meter, series *rssSe
 	second, poll := time.NewTicker(time.Second), time.NewTicker(phasePollSpan)
 	defer second.Stop()
 	defer poll.Stop()
-	series.add(m.memory.RSS)
+	series.add(m.memory.Last.RSS)
 	for {
 		select {
 		case <-ctx.Done():
@@ -177,7 +170,7 @@ func (o *backlogOptions) awaitPhase(ctx context.Context, m *meter, series *rssSe
 			return err
 		case <-second.C:
 			m.tick()
-			series.add(m.memory.RSS)
+			series.add(m.memory.Last.RSS)
 		case <-poll.C:
 			now := m.countersNow()
 			_, last, done := progress(now)

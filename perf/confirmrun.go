@@ -9,28 +9,10 @@ import (
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
-// newConfirmRun builds the shared parts of a run for one combination.
-func newConfirmRun(o *confirmOptions, c confirmCombination) (*throughputRun, error) {
-	run, err := newThroughputRun(o.throughputOptions(c))
-	if err != nil {
-		return nil, err
-	}
-	for range run.options.Loops {
-		l, err := client.NewLoop(run)
-		if err != nil {
-			run.close()
-			return nil, err
-		}
-		run.loops = append(run.loops, l)
-	}
-	return run, nil
-}
-
 // connectConfirm makes the queues anew and opens the connections: channel
 // number i is on connection i % connections and publishes to queue i % queues.
-func connectConfirm(run *throughputRun, o *confirmOptions, c confirmCombination) error {
-	if err := withControlSession(o.target, func(s *session.Session) error {
-		run.product, run.version = s.Product, s.Version
+func connectConfirm(run *throughputRun, o *confirmOptions, c confirmCombination, broker *versions) error {
+	if err := o.control(broker, func(s *session.Session) error {
 		if err := callDeleteQueues(s, o, c); err != nil {
 			return err
 		}
@@ -55,7 +37,7 @@ func connectConfirm(run *throughputRun, o *confirmOptions, c confirmCombination)
 }
 
 func deleteConfirmQueues(o *confirmOptions, c confirmCombination) error {
-	return withControlSession(o.target, func(s *session.Session) error { return callDeleteQueues(s, o, c) })
+	return o.control(nil, func(s *session.Session) error { return callDeleteQueues(s, o, c) })
 }
 
 // callDeleteQueues deletes the queues of a combination; those that don't exist
@@ -64,19 +46,6 @@ func callDeleteQueues(s *session.Session, o *confirmOptions, c confirmCombinatio
 	return s.CallAll(c.queues, func(i int) (uint16, amqp.Method) {
 		return session.ClientChannel, &amqp.QueueDelete{Queue: []byte(o.queueName(i))}
 	}, &amqp.QueueDeleteOk{})
-}
-
-// withControlSession runs calls on a connection of their own.
-func withControlSession(target session.Address, calls func(*session.Session) error) error {
-	s, err := session.Dial(target)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	if err := calls(s); err != nil {
-		return err
-	}
-	return s.Call(0, &amqp.ConnectionClose{ReplyCode: amqp.CodeSuccess}, &amqp.ConnectionCloseOk{})
 }
 
 // openConfirmPublisher connects and opens the channels; queues names the queue

@@ -4,20 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/basaltmq/basaltmq/perf/cli"
-	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/results"
-	"github.com/basaltmq/basaltmq/perf/session"
 )
 
 // confirmOptions are the options of the confirm scenario.
 type confirmOptions struct {
-	URI          string        `json:"uri"`
+	targetOptions
 	Size         uint64        `json:"size"`
 	Combinations string        `json:"combinations"`
 	Connections  int           `json:"connections"`
@@ -25,13 +22,8 @@ type confirmOptions struct {
 	Duration     time.Duration `json:"duration_ns"` // of each combination
 	Warmup       time.Duration `json:"warmup_ns"`
 	RawTime      time.Duration `json:"raw_time_ns"` // of each raw disk figure
-	Loops        int           `json:"loops"`
-	BrokerPID    int           `json:"broker_pid,omitempty"`
 
-	Output outputOptions `json:"-"`
-	Record recordOptions `json:"-"`
-	target session.Address
-	list   []confirmCombination
+	list []confirmCombination
 }
 
 // confirmCombination is one line of the result.
@@ -68,10 +60,9 @@ func confirmScenario() scenario {
 			"The queues (--queue with a number) are deleted before and after.",
 		prepare: func(flags *cli.FlagSet) func(context.Context, console) error {
 			o := &confirmOptions{
-				URI: defaultURI, Size: 16, Combinations: confirmDefault, Connections: 1, Queue: "perf-confirm",
+				Size: 16, Combinations: confirmDefault, Connections: 1, Queue: "perf-confirm",
 				Duration: 3 * time.Second, Warmup: time.Second, RawTime: 500 * time.Millisecond,
 			}
-			flags.Text(&o.URI, "", "uri", "URI", "broker to connect to")
 			flags.Quantity(&o.Size, "s", "size", "BYTES", "size of each body")
 			flags.Text(&o.Combinations, "w", "combinations", "LIST", "queues and window of each, as QUEUESxWINDOW,…")
 			flags.Count(&o.Connections, "x", "publishers", "N", "connections to spread the channels over")
@@ -79,10 +70,7 @@ func confirmScenario() scenario {
 			flags.Duration(&o.Duration, "z", "time", "SECONDS", "measure each combination for this long")
 			flags.Duration(&o.Warmup, "", "warmup", "SECONDS", "run each this long before measuring")
 			flags.Duration(&o.RawTime, "", "raw-time", "SECONDS", "measure each raw disk figure for this long")
-			flags.Count(&o.Loops, "", "loops", "N", "event loops of this tool (default: cores, at most 2)")
-			flags.Count(&o.BrokerPID, "", "broker-pid", "PID", "report CPU, memory and writes of this process")
-			o.Output.declare(flags)
-			o.Record.declare(flags, "measure the raw disk of the broker's data directory as well")
+			o.targetOptions.declare(flags, "measure the raw disk of the broker's data directory as well")
 			return func(ctx context.Context, out console) error {
 				if err := o.finish(); err != nil {
 					return err
@@ -95,19 +83,12 @@ func confirmScenario() scenario {
 
 // finish checks the options and reads the combinations.
 func (o *confirmOptions) finish() error {
-	address, err := parseTarget(o.URI)
-	if err != nil {
+	if err := o.targetOptions.finish(); err != nil {
 		return err
-	}
-	o.target, o.URI = address, address.Redacted
-	if o.Loops == 0 {
-		o.Loops = min(loopsDefaultMax, runtime.NumCPU())
 	}
 	switch {
 	case o.Connections < 1 || o.Connections > connectionsMax:
 		return cli.Usagef("--publishers is 1 to %d", connectionsMax)
-	case o.Loops > loopsMax:
-		return cli.Usagef("at most %d loops", loopsMax)
 	case o.Size > bodyBytesMax:
 		return cli.Usagef("--size is at most %d", bodyBytesMax)
 	case o.Duration <= 0 || o.RawTime <= 0:
@@ -147,32 +128,30 @@ func (o *confirmOptions) queueName(number int) string {
 
 // throughputOptions are what the shared parts of a run want to know.
 func (o *confirmOptions) throughputOptions(c confirmCombination) *throughputOptions {
-	return &throughputOptions{
-		URI: o.URI, Publishers: min(o.Connections, c.channels), Size: o.Size, ConfirmWindow: c.window,
-		Persistent: true, Duration: o.Duration, Warmup: o.Warmup, BrokerPID: o.BrokerPID,
-		Loops: min(o.Loops, o.Connections, c.channels), Output: o.Output, Record: o.Record, target: o.target,
+	options := &throughputOptions{
+		targetOptions: o.targetOptions, Publishers: min(o.Connections, c.channels), Size: o.Size, ConfirmWindow: c.window,
+		Persistent: true, Duration: o.Duration, Warmup: o.Warmup,
 	}
+	options.Loops = min(o.Loops, o.Connections, c.channels)
+	return options
 }
 
 // runConfirm measures all combinations. An error or Ctrl-C leaves the result
 // of those measured so far.
 func runConfirm(ctx context.Context, o *confirmOptions, out console) error {
-	if err := checkWritable(o.Output.JSONFile); err != nil {
+	release, err := o.prepare()
+	if err != nil {
 		return err
 	}
-	if err := checkBrokerPID(o.BrokerPID); err != nil {
-		return err
-	}
-	result := &confirmResult{Options: o, Confirm: results.Confirm{Scenario: "confirm", Versions: versions{Tool: toolVersion()}}}
+	defer release()
+	result := &confirmResult{Options: o, Confirm: results.Confirm{Scenario: "confirm"}}
 	var disk *rawDisk
 	if o.Record.DataDir != "" {
-		var err error
 		if disk, err = openRawDisk(o.Record.DataDir); err != nil {
 			return err
 		}
 		defer disk.close()
 	}
-	defer client.ReserveProcessors(o.Loops)()
 	var failure error
 	for _, combination := range o.list {
 		if failure != nil || ctx.Err() != nil {
@@ -200,15 +179,14 @@ func measureCombination(ctx context.Context, o *confirmOptions, c confirmCombina
 	if err != nil {
 		return nil, err
 	}
-	run, err := newConfirmRun(o, c)
+	run, err := newThroughputRun(o.throughputOptions(c))
 	if err != nil {
 		return nil, err
 	}
 	defer run.close()
-	if err := connectConfirm(run, o, c); err != nil {
+	if err := connectConfirm(run, o, c, &result.Versions); err != nil {
 		return nil, err
 	}
-	result.Versions.BrokerProduct, result.Versions.BrokerVersion = run.product, run.version
 	meter := newMeter(run, out)
 	if o.Warmup == 0 {
 		meter.begin()

@@ -4,23 +4,15 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/session"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
-// connect declares the queues, opens all connections and hands them to their
+// connect declares the queues, opens all connections and hands them to the
 // loops, which are not running yet. Consumers come first, so that they are
 // there when the first message is published.
 func (run *throughputRun) connect() error {
-	for range run.options.Loops {
-		l, err := client.NewLoop(run)
-		if err != nil {
-			return err
-		}
-		run.loops = append(run.loops, l)
-	}
 	if err := run.declareQueues(); err != nil {
 		return err
 	}
@@ -67,31 +59,27 @@ func (run *throughputRun) schedule() {
 // its own.
 func (run *throughputRun) declareQueues() error {
 	o := run.options
-	s, err := session.Dial(o.target)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	run.product, run.version = s.Product, s.Version
-	for _, queue := range o.queues() {
-		var declared amqp.QueueDeclareOk
-		if err := s.Call(session.ClientChannel, &amqp.QueueDeclare{
-			Queue: []byte(queue), Durable: true, Arguments: run.queueArguments,
-		}, &declared); err != nil {
-			return err
-		}
-		if err := run.bind(s, queue, o.routingKeyFor(queue)); err != nil {
-			return err
-		}
-		if o.Purge {
-			if err := s.Call(session.ClientChannel, &amqp.QueuePurge{Queue: []byte(queue)}, &amqp.QueuePurgeOk{}); err != nil {
+	return o.control(&run.broker, func(s *session.Session) error {
+		for _, queue := range o.queues() {
+			var declared amqp.QueueDeclareOk
+			if err := s.Call(session.ClientChannel, &amqp.QueueDeclare{
+				Queue: []byte(queue), Durable: true, Arguments: run.queueArguments,
+			}, &declared); err != nil {
 				return err
 			}
-			declared.MessageCount = 0
+			if err := run.bind(s, queue, o.routingKeyFor(queue)); err != nil {
+				return err
+			}
+			if o.Purge {
+				if err := s.Call(session.ClientChannel, &amqp.QueuePurge{Queue: []byte(queue)}, &amqp.QueuePurgeOk{}); err != nil {
+					return err
+				}
+				declared.MessageCount = 0
+			}
+			run.backlog += uint64(declared.MessageCount)
 		}
-		run.backlog += uint64(declared.MessageCount)
-	}
-	return s.Call(0, &amqp.ConnectionClose{ReplyCode: amqp.CodeSuccess}, &amqp.ConnectionCloseOk{})
+		return nil
+	})
 }
 
 // bind binds a queue to the exchange; the default exchange needs no binding.
@@ -234,14 +222,4 @@ func (run *throughputRun) preparePublisher(s *session.Session) error {
 		return s.Call(session.ClientChannel, &amqp.TxSelect{}, &amqp.TxSelectOk{})
 	}
 	return nil
-}
-
-// parseTarget reads the URI of an option.
-func parseTarget(uri string) (session.Address, error) {
-	address, err := session.ParseURI(uri)
-	if err != nil {
-		return address, cli.Usagef("%v", err)
-	}
-	address.Client, address.ClientVersion = program, toolVersion()
-	return address, nil
 }

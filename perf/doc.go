@@ -12,6 +12,8 @@
 //	results/        the JSON of measurements, tables; stats/ compares samples
 //
 //	cli.go          dispatcher: one scenario per file, registered in scenarios
+//	target.go       the broker a scenario runs against: shared options, set-up
+//	progress.go     the progress line
 //	arguments.go    JSON options as field tables and properties
 //	throughput.go   the throughput scenario: run it, end it
 //	options.go      its options

@@ -2,16 +2,12 @@ package perf
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"strings"
-	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/process"
 	"github.com/basaltmq/basaltmq/perf/results"
-	"golang.org/x/sys/unix"
 )
 
 // snapshot is what all counters said at one moment.
@@ -22,19 +18,14 @@ type snapshot struct {
 	confirmed, nacked, acked  uint64
 	failures, outOfOrder      uint64
 	lastPublish, lastConsume  int64
-	clientCPU, brokerCPU      time.Duration
-	brokerWritten             uint64 // bytes
-	writtenKnown              bool
-	brokerThreads             map[int]process.ThreadLoad
-	loopLoads                 []process.ThreadLoad
+	usage                     process.Usage
 }
 
 // meter turns the loops' counters into a progress line and a result. Called
 // only from the goroutine that runs the scenario.
 type meter struct {
 	run      *throughputRun
-	progress io.Writer // nil: quiet
-	inPlace  bool      // a terminal: overwrite the line
+	progress *progress
 
 	first, windowBegin, windowEnd, lastTick snapshot
 
@@ -43,30 +34,17 @@ type meter struct {
 	latency    *hdrhistogram.Histogram
 	interval   *hdrhistogram.Histogram
 	stale      uint64
-	memory     results.Memory // last sample
-	memoryMax  results.Memory
-	sampled    bool
+	memory     process.MemoryWatch
 }
 
 func newMeter(run *throughputRun, out console) *meter {
-	m := &meter{run: run, latency: client.NewHistogram(), interval: client.NewHistogram()}
-	if !run.options.Output.Quiet {
-		m.progress = out.stderr
-		m.inPlace = isTerminal(out.stderr)
+	m := &meter{
+		run: run, latency: client.NewHistogram(), interval: client.NewHistogram(),
+		progress: newProgress(out, run.options.Output.Quiet), memory: process.MemoryWatch{PID: run.options.BrokerPID},
 	}
 	m.first = m.read()
 	m.windowBegin, m.lastTick = m.first, m.first
 	return m
-}
-
-// isTerminal reports whether w is a terminal: whether it has a window size.
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
-	return err == nil
 }
 
 // countersNow reads the loops' counters only.
@@ -91,20 +69,17 @@ func (m *meter) countersNow() snapshot {
 // read reads counters, CPU times and thread loads.
 func (m *meter) read() snapshot {
 	s := m.countersNow()
-	var usage unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &usage) == nil {
-		s.clientCPU = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	}
-	for _, l := range m.run.loops {
-		load, _ := process.ReadThreadLoad(os.Getpid(), int(l.ThreadID.Load()))
-		s.loopLoads = append(s.loopLoads, load)
-	}
-	if pid := m.run.options.BrokerPID; pid > 0 {
-		s.brokerCPU, _ = process.CPU(pid)
-		s.brokerThreads = process.ReadThreadLoads(pid)
-		s.brokerWritten, s.writtenKnown = process.Written(pid)
-	}
+	s.usage = readUsage(m.run.options.BrokerPID, m.run.loops)
 	return s
+}
+
+// readUsage reads what the broker and the threads of these loops have used.
+func readUsage(brokerPID int, loops []*client.Loop) process.Usage {
+	threads := make([]int, len(loops))
+	for i, l := range loops {
+		threads[i] = int(l.ThreadID.Load())
+	}
+	return process.ReadUsage(brokerPID, threads)
 }
 
 // begin starts the measured window.
@@ -112,17 +87,7 @@ func (m *meter) begin() {
 	m.drainLatency(nil)
 	m.stale = 0
 	m.windowBegin, m.begun = m.read(), true
-	m.sampleMemory()
-}
-
-func (m *meter) sampleMemory() {
-	pid := m.run.options.BrokerPID
-	if pid == 0 {
-		return
-	}
-	if figures, err := process.Memory(pid); err == nil && figures.HWM > 0 {
-		m.memory, m.memoryMax, m.sampled = figures, m.memoryMax.Max(figures), true
-	}
+	m.memory.Sample()
 }
 
 func (m *meter) drainLatency(target *hdrhistogram.Histogram) {
@@ -135,20 +100,18 @@ func (m *meter) drainLatency(target *hdrhistogram.Histogram) {
 
 // tick is called once a second.
 func (m *meter) tick() {
-	m.sampleMemory()
+	m.memory.Sample()
 	m.interval.Reset()
 	m.drainLatency(m.interval)
 	if m.begun {
 		m.latency.Merge(m.interval)
 	}
 	now := m.read()
-	if m.progress != nil {
-		m.writeProgress(m.lastTick, now)
-	}
+	m.showProgress(m.lastTick, now)
 	m.lastTick = now
 }
 
-func (m *meter) writeProgress(before, now snapshot) {
+func (m *meter) showProgress(before, now snapshot) {
 	span := float64(now.at-before.at) / 1e9
 	perSecond := func(from, to uint64) string { return results.HumanCount(uint64(float64(to-from) / span)) }
 	var line strings.Builder
@@ -165,17 +128,13 @@ func (m *meter) writeProgress(before, now snapshot) {
 		fmt.Fprintf(&line, "  latency p50 %.0f p99 %.0f us",
 			float64(m.interval.ValueAtPercentile(50))/1e3, float64(m.interval.ValueAtPercentile(99))/1e3)
 	}
-	if m.sampled {
-		fmt.Fprintf(&line, "  broker %.0f%% CPU %s", 100*float64(now.brokerCPU-before.brokerCPU)/1e9/span, results.HumanBytes(m.memory.RSS))
+	if m.memory.Known {
+		fmt.Fprintf(&line, "  broker %.0f%% CPU %s", 100*float64(now.usage.BrokerCPU-before.usage.BrokerCPU)/1e9/span, results.HumanBytes(m.memory.Last.RSS))
 	}
 	if m.anyBlocked() {
 		line.WriteString("  BLOCKED by the broker")
 	}
-	if m.inPlace {
-		fmt.Fprintf(m.progress, "\r%s\x1b[K", line.String())
-	} else {
-		fmt.Fprintln(m.progress, line.String())
-	}
+	m.progress.show(line.String())
 }
 
 func (m *meter) anyBlocked() bool {
@@ -191,13 +150,11 @@ func (m *meter) anyBlocked() bool {
 // failed.
 func (m *meter) finish() {
 	m.windowEnd = m.read()
-	m.sampleMemory()
+	m.memory.Sample()
 	if !m.begun {
 		// Interrupted in the warm-up: better that than nothing.
 		m.windowBegin = m.first
 	}
 	m.drainLatency(m.latency)
-	if m.inPlace && m.progress != nil {
-		fmt.Fprintln(m.progress)
-	}
+	m.progress.end()
 }

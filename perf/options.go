@@ -1,32 +1,27 @@
 package perf
 
 import (
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/client"
-	"github.com/basaltmq/basaltmq/perf/session"
 )
 
 // Limits of the throughput options.
 const (
-	bodyBytesMax    = 512 << 20 // RabbitMQ's own upper limit of max_message_size
-	connectionsMax  = 1 << 16   // publisher number is 16 bit in a verified body
-	loopsMax        = 256
-	prefetchMax     = 1<<16 - 1 // a short in basic.qos
-	shortStringMax  = 255
-	defaultURI      = "amqp://guest:guest@127.0.0.1:5672/"
-	defaultQueue    = "perf-test"
-	loopsDefaultMax = 2
+	bodyBytesMax   = 512 << 20 // RabbitMQ's own upper limit of max_message_size
+	connectionsMax = 1 << 16   // publisher number is 16 bit in a verified body
+	prefetchMax    = 1<<16 - 1 // a short in basic.qos
+	shortStringMax = 255
+	defaultQueue   = "perf-test"
 )
 
 // throughputOptions are the options of the throughput scenario as they appear
 // in the JSON result. Zero means "off" or "unlimited" where not said otherwise.
 type throughputOptions struct {
-	URI            string        `json:"uri"` // without the password
+	targetOptions
 	Publishers     int           `json:"publishers"`
 	Consumers      int           `json:"consumers"`
 	Size           uint64        `json:"size"`
@@ -56,23 +51,17 @@ type throughputOptions struct {
 	Properties     string        `json:"properties,omitempty"`
 	RandomBodies   bool          `json:"random_bodies"`
 	MeasureLatency bool          `json:"measure_latency"`
-	Loops          int           `json:"loops"`
-	BrokerPID      int           `json:"broker_pid,omitempty"`
 	Calibrate      time.Duration `json:"calibrate_ns,omitempty"` // of each of two
 
-	Output     outputOptions `json:"-"`
-	Record     recordOptions `json:"-"`
 	routingSet bool
-	target     session.Address
 }
 
 // declareThroughput declares all options of the scenario on flags.
 func declareThroughput(flags *cli.FlagSet, o *throughputOptions) {
 	*o = throughputOptions{
-		URI: defaultURI, Publishers: 1, Consumers: 1, Size: 16, Queue: defaultQueue,
+		Publishers: 1, Consumers: 1, Size: 16, Queue: defaultQueue,
 		Warmup: time.Second, PatternFrom: 1, PatternTo: 1,
 	}
-	flags.Text(&o.URI, "", "uri", "URI", "broker to connect to")
 	flags.Count(&o.Publishers, "x", "publishers", "N", "number of publishers")
 	flags.Count(&o.Consumers, "y", "consumers", "N", "number of consumers")
 	flags.Quantity(&o.Size, "s", "size", "BYTES", "size of each body")
@@ -89,7 +78,6 @@ func declareThroughput(flags *cli.FlagSet, o *throughputOptions) {
 	flags.Toggle(&o.Persistent, "p", "persistent", "publish persistent messages")
 	flags.Count(&o.Prefetch, "P", "prefetch", "N", "prefetch count of each consumer; 0: unlimited")
 	flags.Toggle(&o.Poll, "g", "poll", "use basic.get instead of basic.consume")
-	o.Output.declare(flags)
 	flags.Duration(&o.Duration, "z", "time", "SECONDS", "measure for this long; 0: until interrupted or all is published")
 	flags.Duration(&o.Warmup, "", "warmup", "SECONDS", "run this long before measuring; 0 by default with -C or -D")
 	flags.Quantity(&o.PublishMax, "C", "pmessages", "N", "stop after N publishes")
@@ -103,24 +91,17 @@ func declareThroughput(flags *cli.FlagSet, o *throughputOptions) {
 	flags.Count(&o.PatternTo, "", "queue-pattern-to", "N", "last queue number")
 	flags.Toggle(&o.Purge, "", "purge", "empty the queues before starting")
 	flags.Toggle(&o.MeasureLatency, "l", "measure-latency", "measure latency from the intended send time")
-	flags.Count(&o.Loops, "", "loops", "N", "event loops of this tool (default: cores, at most 2)")
-	flags.Count(&o.BrokerPID, "", "broker-pid", "PID", "report CPU and memory of this process")
 	flags.Duration(&o.Calibrate, "", "calibrate", "SECONDS", "measure the bare relay for so long before and after, and report the fraction reached")
-	o.Record.declare(flags, "report the filesystem of the broker's data directory")
+	o.targetOptions.declare(flags, "report the filesystem of the broker's data directory")
 }
 
 // finish checks the options against each other and fills in what follows from
 // them.
 func (o *throughputOptions) finish(flags *cli.FlagSet) error {
-	address, err := parseTarget(o.URI)
-	if err != nil {
+	if err := o.targetOptions.finish(); err != nil {
 		return err
 	}
-	o.target, o.URI = address, address.Redacted
 	o.routingSet = flags.Given("routing-key")
-	if o.Loops == 0 {
-		o.Loops = min(loopsDefaultMax, runtime.NumCPU())
-	}
 	if (flags.Given("pmessages") || flags.Given("cmessages")) && !flags.Given("warmup") {
 		o.Warmup = 0
 	}
@@ -129,8 +110,6 @@ func (o *throughputOptions) finish(flags *cli.FlagSet) error {
 		return cli.Usagef("nothing to do: no publishers and no consumers")
 	case o.Publishers > connectionsMax || o.Consumers > connectionsMax:
 		return cli.Usagef("at most %d publishers and consumers", connectionsMax)
-	case o.Loops > loopsMax:
-		return cli.Usagef("at most %d loops", loopsMax)
 	case o.Size > bodyBytesMax:
 		return cli.Usagef("--size is at most %d", bodyBytesMax)
 	case o.MeasureLatency && o.Size < client.StampBytes:

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/basaltmq/basaltmq/perf/process"
 	"pgregory.net/rapid"
 )
 
@@ -117,7 +118,8 @@ func TestThroughputAgainstRelay(t *testing.T) {
 
 func TestWriteCosts(t *testing.T) {
 	t.Parallel()
-	begin, end := snapshot{brokerWritten: 1000, writtenKnown: true}, snapshot{brokerWritten: 4600, writtenKnown: true}
+	begin := snapshot{usage: process.Usage{BrokerWritten: 1000, WrittenKnown: true}}
+	end := snapshot{usage: process.Usage{BrokerWritten: 4600, WrittenKnown: true}}
 	if got := newWriteCosts(begin, end, 100, 16); got == nil || got.Bytes != 3600 || got.PerPayload != 2.25 || got.PerRecord != 2 {
 		t.Errorf("%+v", got)
 	}

@@ -2,7 +2,6 @@ package perf
 
 import (
 	"github.com/basaltmq/basaltmq/perf/cli"
-	"github.com/basaltmq/basaltmq/perf/process"
 	"github.com/basaltmq/basaltmq/perf/results"
 )
 
@@ -46,17 +45,5 @@ func (o *outputOptions) write(out console, result any, writeText func()) error {
 		return results.Write(out.stdout, result)
 	}
 	writeText()
-	return nil
-}
-
-// checkBrokerPID finds out before the run whether the figures of a process can
-// be read; 0 means that none was named.
-func checkBrokerPID(pid int) error {
-	if pid == 0 {
-		return nil
-	}
-	if _, err := process.CPU(pid); err != nil {
-		return cli.Usagef("--broker-pid: can't read the figures of process %d: %v", pid, err)
-	}
 	return nil
 }

@@ -19,14 +19,6 @@ type throughputResult struct {
 	Options *throughputOptions `json:"options"`
 }
 
-// busyShare is the load of a loop above which it is taken to be the limit, and
-// brokerBusyShare the load of the broker's busiest thread below which the
-// broker is taken not to be. The gap keeps runs quiet in which both are busy.
-const (
-	busyShare       = 0.9
-	brokerBusyShare = 0.8
-)
-
 // result computes the figures; the loops have ended.
 func (m *meter) result() *throughputResult {
 	begin, end := m.windowBegin, m.windowEnd
@@ -53,7 +45,7 @@ func (m *meter) result() *throughputResult {
 		BytesOutPerSecond: rate(begin.publishedBytes, end.publishedBytes, end.lastPublish),
 		BytesInPerSecond:  rate(begin.bytesIn, end.bytesIn, end.lastConsume),
 		BacklogAtStart:    m.run.backlog,
-		Versions:          versions{Tool: toolVersion(), BrokerProduct: m.run.product, BrokerVersion: m.run.version},
+		Versions:          m.run.broker,
 		Environment:       readEnvironment(m.run.options.Record),
 	}}
 	if len(m.run.publishers) > 0 {
@@ -70,28 +62,17 @@ func (m *meter) result() *throughputResult {
 func (m *meter) addCosts(result *throughputResult, span time.Duration) {
 	begin, end := m.windowBegin, m.windowEnd
 	messages := max(1, end.published-begin.published, end.consumed-begin.consumed)
-	clientCPU := end.clientCPU - begin.clientCPU
-	result.ClientCPU = float64(clientCPU) / float64(messages)
-	result.ClientCores = float64(clientCPU) / float64(span)
-	allBusy := true
-	for i := range end.loopLoads {
-		load := end.loopLoads[i].Run + end.loopLoads[i].Wait
-		if i < len(begin.loopLoads) {
-			load -= begin.loopLoads[i].Run + begin.loopLoads[i].Wait
-		}
-		share := min(1, float64(load)/float64(span))
-		result.ClientLoops = append(result.ClientLoops, share)
-		allBusy = allBusy && (share > busyShare || len(m.run.loops[i].Clients) == 0)
-	}
-	if m.sampled {
-		brokerCPU := end.brokerCPU - begin.brokerCPU
-		perMessage := float64(brokerCPU) / float64(messages)
-		cores := float64(brokerCPU) / float64(span)
-		thread := process.Busiest(begin.brokerThreads, end.brokerThreads, span)
-		result.BrokerCPU, result.BrokerCores, result.BrokerThread = &perMessage, &cores, &thread
-		result.RSS = &rssFigures{Last: m.memory, Max: m.memoryMax}
+	costs := process.Between(begin.usage, end.usage, span)
+	result.ClientCPU = float64(costs.OwnCPU) / float64(messages)
+	result.ClientCores = float64(costs.OwnCPU) / float64(span)
+	result.ClientLoops = costs.OwnShares
+	if m.memory.Known {
+		perMessage := float64(costs.BrokerCPU) / float64(messages)
+		cores := float64(costs.BrokerCPU) / float64(span)
+		result.BrokerCPU, result.BrokerCores, result.BrokerThread = &perMessage, &cores, &costs.BrokerThread
+		result.RSS = &rssFigures{Last: m.memory.Last, Max: m.memory.Max}
 		result.WriteCosts = newWriteCosts(begin, end, end.published-begin.published, m.run.options.Size)
-		result.Bottleneck = allBusy && thread < brokerBusyShare
+		result.Bottleneck = costs.OwnBottleneck(func(i int) bool { return len(m.run.loops[i].Clients) > 0 })
 	}
 }
 

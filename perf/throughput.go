@@ -40,12 +40,12 @@ type throughputRun struct {
 	queueArguments  amqp.Table
 	consumeArgument amqp.Table
 
-	product, version string // of the broker
-	backlog          uint64 // messages in the named queues before the run
-	start            int64  // of the schedule, ns
-	loops            []*client.Loop
-	publishers       []*client.Publisher
-	consumers        []*client.Consumer
+	broker     versions
+	backlog    uint64 // messages in the named queues before the run
+	start      int64  // of the schedule, ns
+	loops      []*client.Loop
+	publishers []*client.Publisher
+	consumers  []*client.Consumer
 
 	publishersLeft atomic.Int64
 	consumedSoFar  atomic.Uint64 // kept only with a maximum
@@ -64,21 +64,19 @@ func runThroughput(ctx context.Context, options *throughputOptions, out console)
 	if err != nil {
 		return err
 	}
-	if err := checkWritable(options.Output.JSONFile); err != nil {
+	defer run.close()
+	release, err := options.prepare()
+	if err != nil {
 		return err
 	}
-	if err := checkBrokerPID(options.BrokerPID); err != nil {
-		return err
-	}
+	defer release()
 	before, err := measureRelay(ctx, options.Calibrate, out.stderr)
 	if err != nil {
 		return err
 	}
-	defer run.close()
 	if err := run.connect(); err != nil {
 		return err
 	}
-	defer client.ReserveProcessors(options.Loops)()
 	meter := newMeter(run, out)
 	if options.Warmup == 0 {
 		meter.begin() // before the first message, so that none is missed
@@ -128,7 +126,8 @@ func newThroughputRun(options *throughputOptions) (*throughputRun, error) {
 	if run.consumeArgument, err = parseTable("consumer-args", options.ConsumerArgs); err != nil {
 		return nil, err
 	}
-	return run, nil
+	run.loops, err = newLoops(options.Loops, run)
+	return run, err
 }
 
 // measure waits through warm-up and measurement. It returns the failure that
@@ -221,17 +220,6 @@ func (run *throughputRun) Fail(err error) {
 }
 
 // stop says goodbye on all connections and waits for the loops.
-func (run *throughputRun) stop() {
-	for _, l := range run.loops {
-		l.Stop()
-	}
-	for _, l := range run.loops {
-		<-l.Done
-	}
-}
+func (run *throughputRun) stop() { stopLoops(run.loops) }
 
-func (run *throughputRun) close() {
-	for _, l := range run.loops {
-		l.Close()
-	}
-}
+func (run *throughputRun) close() { closeLoops(run.loops) }

@@ -95,10 +95,10 @@ func recordBytes(size uint64) uint64 {
 // newWriteCosts relates what the broker wrote between two snapshots to
 // messages of that size; nil when unknown or when there were none.
 func newWriteCosts(begin, end snapshot, messages, size uint64) *writeCosts {
-	if !begin.writtenKnown || !end.writtenKnown || messages == 0 || end.brokerWritten < begin.brokerWritten {
+	if !begin.usage.WrittenKnown || !end.usage.WrittenKnown || messages == 0 || end.usage.BrokerWritten < begin.usage.BrokerWritten {
 		return nil
 	}
-	costs := &writeCosts{Bytes: end.brokerWritten - begin.brokerWritten}
+	costs := &writeCosts{Bytes: end.usage.BrokerWritten - begin.usage.BrokerWritten}
 	costs.PerRecord = float64(costs.Bytes) / float64(messages*recordBytes(size))
 	if size > 0 {
 		costs.PerPayload = float64(costs.Bytes) / float64(messages*size)

@@ -119,9 +119,9 @@ func ReadThreadLoads(pid int) map[int]ThreadLoad {
 	return loads
 }
 
-// Busiest returns the largest share of elapsed for which one thread ran or
+// busiest returns the largest share of elapsed for which one thread ran or
 // wanted to.
-func Busiest(before, after map[int]ThreadLoad, elapsed time.Duration) (share float64) {
+func busiest(before, after map[int]ThreadLoad, elapsed time.Duration) (share float64) {
 	for tid, end := range after {
 		begin := before[tid]
 		span := end.Run + end.Wait - begin.Run - begin.Wait

@@ -42,7 +42,7 @@ func TestBusiest(t *testing.T) {
 	t.Parallel()
 	before := map[int]ThreadLoad{1: {Run: time.Second}, 2: {}}
 	after := map[int]ThreadLoad{1: {Run: time.Second + 100*time.Millisecond}, 2: {Run: 300 * time.Millisecond, Wait: 200 * time.Millisecond}}
-	if got := Busiest(before, after, time.Second); got != 0.5 {
+	if got := busiest(before, after, time.Second); got != 0.5 {
 		t.Errorf("got %v, want 0.5", got)
 	}
 }
