@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The io_uring backends need this tag, and giouring's linknames the linker flag.
 TAGS    := uring
 LDFLAGS := -checklinkname=0
-BUILD   := $(GO) build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS) -s -w -X main.version=$(VERSION) -X github.com/basaltmq/basaltmq/perf.Version=$(VERSION)"
+BUILD   := $(GO) build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS) -s -w -X main.version=$(VERSION) -X github.com/basaltmq/basaltmq/perf/scenario.Version=$(VERSION)"
 TEST    := $(GO) test -tags $(TAGS) -ldflags=$(LDFLAGS)
 
 .PHONY: build demo test race soak fuzz lint arm64 interop bench-backlog clean generate

@@ -9,13 +9,14 @@ import (
 	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/results"
+	"github.com/basaltmq/basaltmq/perf/scenario"
 	"github.com/basaltmq/basaltmq/perf/session"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
 // backlogOptions are the options of the backlog scenario.
 type backlogOptions struct {
-	targetOptions
+	scenario.Target
 	Messages   uint64        `json:"messages"`
 	Size       uint64        `json:"size"`
 	Publishers int           `json:"publishers"`
@@ -32,16 +33,16 @@ type backlogOptions struct {
 // queue.declare-ok, can tell.
 const backlogMessagesMax = 1<<32 - 1
 
-func backlogScenario() scenario {
-	return scenario{
-		name:    "backlog",
-		summary: "fill a queue, see what it costs, drain it and check that all is there",
-		details: "Publishes -C messages to one durable queue, without confirms, waits until the broker\n" +
+func backlogScenario() scenario.Scenario {
+	return scenario.Scenario{
+		Name:    "backlog",
+		Summary: "fill a queue, see what it costs, drain it and check that all is there",
+		Details: "Publishes -C messages to one durable queue, without confirms, waits until the broker\n" +
 			"counts them all, and reports the publish rate, the broker's memory (--broker-pid) and\n" +
 			"its bytes on disk (--data-dir). Then one consumer takes everything and checks content\n" +
 			"and order of every message. Exit status 1 when one is missing, damaged or out of\n" +
 			"order. The queue is deleted at the end.",
-		prepare: func(flags *cli.FlagSet) func(context.Context, console) error {
+		Prepare: func(flags *cli.FlagSet) func(context.Context, scenario.Console) error {
 			o := &backlogOptions{
 				Messages: 1000000, Size: 16, Publishers: 1, Queue: "perf-backlog",
 				Settle: 2 * time.Second, Stall: 30 * time.Second,
@@ -56,8 +57,8 @@ func backlogScenario() scenario {
 			flags.Toggle(&o.Purge, "", "purge", "empty the queue before starting")
 			flags.Duration(&o.Settle, "", "settle", "SECONDS", "let the broker rest this long before taking its memory")
 			flags.Duration(&o.Stall, "", "stall", "SECONDS", "give up after so long without a message")
-			o.targetOptions.declare(flags, "report the size of the broker's data directory")
-			return func(ctx context.Context, out console) error {
+			o.Target.Declare(flags, "report the size of the broker's data directory")
+			return func(ctx context.Context, out scenario.Console) error {
 				if err := o.finish(); err != nil {
 					return err
 				}
@@ -68,7 +69,7 @@ func backlogScenario() scenario {
 }
 
 func (o *backlogOptions) finish() error {
-	if err := o.targetOptions.finish(); err != nil {
+	if err := o.Target.Finish(); err != nil {
 		return err
 	}
 	switch {
@@ -96,15 +97,15 @@ func (o *backlogOptions) finish() error {
 // set in both phases: the consumer checks the sequence of each.
 func (o *backlogOptions) phaseOptions() *throughputOptions {
 	return &throughputOptions{
-		targetOptions: o.targetOptions, Publishers: o.Publishers, Size: o.Size, Verify: true, AckEvery: o.AckEvery, Prefetch: o.Prefetch,
+		Target: o.Target, Publishers: o.Publishers, Size: o.Size, Verify: true, AckEvery: o.AckEvery, Prefetch: o.Prefetch,
 		Queue: o.Queue, Persistent: o.Persistent, PublishMax: o.Messages,
 	}
 }
 
 // runBacklog fills, looks and drains. Ctrl-C ends it early, with the figures
 // so far and the queue deleted.
-func runBacklog(ctx context.Context, o *backlogOptions, out console) error {
-	release, err := o.prepare()
+func runBacklog(ctx context.Context, o *backlogOptions, out scenario.Console) error {
+	release, err := o.Begin()
 	if err != nil {
 		return err
 	}
@@ -118,15 +119,15 @@ func runBacklog(ctx context.Context, o *backlogOptions, out console) error {
 	if failure != nil {
 		r.Error = failure.Error()
 	}
-	r.Environment = readEnvironment(o.Record)
+	r.Environment = scenario.ReadEnvironment(o.Record)
 	failure = errors.Join(failure, o.deleteQueue())
 	if r.Fill == nil && failure != nil {
 		return failure
 	}
-	return errors.Join(o.Output.write(out, r, func() { r.writeText(out.stdout) }), failure)
+	return errors.Join(o.Output.Write(out, r, func() { r.writeText(out.Stdout) }), failure)
 }
 
-func (r *backlogResult) run(ctx context.Context, out console) (err error) {
+func (r *backlogResult) run(ctx context.Context, out scenario.Console) (err error) {
 	o := r.Options
 	if r.Before, err = o.look(); err != nil {
 		return err
@@ -170,7 +171,7 @@ func pause(ctx context.Context, span time.Duration) {
 
 // prepareQueue declares the queue and sees to it that it is empty.
 func (o *backlogOptions) prepareQueue(r *backlogResult) error {
-	return o.control(&r.Versions, func(s *session.Session) error {
+	return o.Control(&r.Versions, func(s *session.Session) error {
 		var declared amqp.QueueDeclareOk
 		if err := s.Call(session.ClientChannel, &amqp.QueueDeclare{Queue: []byte(o.Queue), Durable: true}, &declared); err != nil {
 			return err
@@ -186,14 +187,14 @@ func (o *backlogOptions) prepareQueue(r *backlogResult) error {
 }
 
 func (o *backlogOptions) deleteQueue() error {
-	return o.control(nil, func(s *session.Session) error {
+	return o.Control(nil, func(s *session.Session) error {
 		return s.Call(session.ClientChannel, &amqp.QueueDelete{Queue: []byte(o.Queue)}, &amqp.QueueDeleteOk{})
 	})
 }
 
 // messageCount asks the broker how many messages wait in the queue.
 func (o *backlogOptions) messageCount() (count uint64, err error) {
-	err = o.control(nil, func(s *session.Session) error {
+	err = o.Control(nil, func(s *session.Session) error {
 		count, err = o.callCount(s)
 		return err
 	})
@@ -211,7 +212,7 @@ const countPollSpan = 2 * time.Millisecond
 
 // awaitCount waits until the broker has taken all messages out of the sockets.
 func (o *backlogOptions) awaitCount(ctx context.Context) error {
-	return o.control(nil, func(s *session.Session) error {
+	return o.Control(nil, func(s *session.Session) error {
 		last, lastChange := uint64(0), time.Now()
 		for ctx.Err() == nil {
 			count, err := o.callCount(s)

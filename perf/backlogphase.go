@@ -7,6 +7,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/results"
+	"github.com/basaltmq/basaltmq/perf/scenario"
 )
 
 // backlogPhase is the figures of filling or draining, while it runs.
@@ -50,7 +51,7 @@ func (p *backlogPhase) endAt(now int64) {
 
 // fill publishes all messages and waits until the broker counts them all: what
 // only lies in a socket's buffer is not published.
-func (o *backlogOptions) fill(ctx context.Context, out console) (*results.BacklogPhase, error) {
+func (o *backlogOptions) fill(ctx context.Context, out scenario.Console) (*results.BacklogPhase, error) {
 	options := o.phaseOptions()
 	run, err := newThroughputRun(options)
 	if err != nil {
@@ -88,7 +89,7 @@ type checkedDrain struct{ missing, surplus, damaged, outOfOrder uint64 }
 // drain consumes everything. The phase is nil when it could not begin. A queue
 // that gives no more messages ends the phase like one that gave them all:
 // the count tells.
-func (o *backlogOptions) drain(ctx context.Context, out console) (*results.BacklogPhase, checkedDrain, error) {
+func (o *backlogOptions) drain(ctx context.Context, out scenario.Console) (*results.BacklogPhase, checkedDrain, error) {
 	options := o.phaseOptions()
 	options.Consumers = 1
 	run, err := newThroughputRun(options)
@@ -129,7 +130,7 @@ const phasePollSpan = 5 * time.Millisecond
 
 // runPhase runs a connected run until progress says that it is done, until
 // nothing moves for the stall time, until it fails or ctx ends.
-func (o *backlogOptions) runPhase(ctx context.Context, run *throughputRun, out console, began int64, progress func(snapshot) (count uint64, last int64, done bool)) (*backlogPhase, error) {
+func (o *backlogOptions) runPhase(ctx context.Context, run *throughputRun, out scenario.Console, began int64, progress func(snapshot) (count uint64, last int64, done bool)) (*backlogPhase, error) {
 	m := newMeter(run, out)
 	m.begin()
 	for _, l := range run.loops {

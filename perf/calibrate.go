@@ -9,6 +9,7 @@ import (
 	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/results"
+	"github.com/basaltmq/basaltmq/perf/scenario"
 	"github.com/basaltmq/basaltmq/perf/session"
 )
 
@@ -18,8 +19,8 @@ type calibrateOptions struct {
 	Duration time.Duration `json:"duration_ns"`
 	DiskTime time.Duration `json:"disk_time_ns"` // of each disk figure
 
-	Output outputOptions `json:"-"`
-	Record recordOptions `json:"-"`
+	Output scenario.Output `json:"-"`
+	Record scenario.Record `json:"-"`
 }
 
 const (
@@ -30,11 +31,11 @@ const (
 // calibrateRecords are the batch sizes of the disk yardstick.
 var calibrateRecords = []int{1, 100, 1000, 10000}
 
-func calibrateScenario() scenario {
-	return scenario{
-		name:    "calibrate",
-		summary: "measure the yardsticks for this machine: bare relay, raw disk, memory",
-		details: "Bare relay: a writer sends 128 KiB chunks over loopback TCP to a relay process,\n" +
+func calibrateScenario() scenario.Scenario {
+	return scenario.Scenario{
+		Name:    "calibrate",
+		Summary: "measure the yardsticks for this machine: bare relay, raw disk, memory",
+		Details: "Bare relay: a writer sends 128 KiB chunks over loopback TCP to a relay process,\n" +
 			"which reads up to 256 KiB and writes it on to a reader; writer and reader are two\n" +
 			"threads of this process. Nothing is parsed. Bytes per second divided by the wire\n" +
 			"size of a publish (exchange \"\", key \"perf-test\") is how many messages a second a\n" +
@@ -43,14 +44,14 @@ func calibrateScenario() scenario {
 			"records (20 bytes each and a header), with one write and one fdatasync per batch,\n" +
 			"to a growing file and over a file written before.\n\n" +
 			"Measure before and after each figure.",
-		prepare: func(flags *cli.FlagSet) func(context.Context, console) error {
+		Prepare: func(flags *cli.FlagSet) func(context.Context, scenario.Console) error {
 			options := &calibrateOptions{Size: 16, Duration: 5 * time.Second, DiskTime: time.Second}
 			flags.Quantity(&options.Size, "s", "size", "BYTES", "body size of the messages to compare with")
 			flags.Duration(&options.Duration, "z", "time", "SECONDS", "measure the relay for this long")
 			flags.Duration(&options.DiskTime, "", "disk-time", "SECONDS", "measure each of the eight disk figures for this long")
-			options.Output.declare(flags)
-			options.Record.declare(flags, "measure the disk of this directory, in two temporary files")
-			return func(ctx context.Context, out console) error {
+			options.Output.Declare(flags)
+			options.Record.Declare(flags, "measure the disk of this directory, in two temporary files")
+			return func(ctx context.Context, out scenario.Console) error {
 				if options.Size > bodyBytesMax || options.Duration <= 0 || options.DiskTime <= 0 {
 					return cli.Usagef("--size is at most %d, --disk-time and --time above 0", bodyBytesMax)
 				}
@@ -67,8 +68,8 @@ type calibrateResult struct {
 	Options *calibrateOptions `json:"options"`
 }
 
-func runCalibrate(ctx context.Context, options *calibrateOptions, out console) error {
-	if err := checkWritable(options.Output.JSONFile); err != nil {
+func runCalibrate(ctx context.Context, options *calibrateOptions, out scenario.Console) error {
+	if err := scenario.CheckWritable(options.Output.JSONFile); err != nil {
 		return err
 	}
 	properties, err := parseProperties("", false)
@@ -83,7 +84,7 @@ func runCalibrate(ctx context.Context, options *calibrateOptions, out console) e
 		defer disk.close()
 	}
 	wireBytes := client.EncodePublish("", defaultQueue, properties, options.Size, session.FrameMaxDefault).Size
-	relay, err := measureRelay(ctx, options.Duration, out.stderr)
+	relay, err := measureRelay(ctx, options.Duration, out.Stderr)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func runCalibrate(ctx context.Context, options *calibrateOptions, out console) e
 		RelayCPU:            float64(relay.relayCPU) * perMessage,
 		ClientCPU:           float64(relay.clientCPU) * perMessage,
 		MemoryCopyPerSecond: measureMemoryCopy(min(memoryCopySpan, options.Duration)),
-		Versions:            versions{Tool: toolVersion()}, Environment: readEnvironment(options.Record),
+		Versions:            versions{Tool: scenario.ToolVersion()}, Environment: scenario.ReadEnvironment(options.Record),
 	}}
 	if disk != nil {
 		if result.Disk, err = measureDisk(ctx, disk, options.DiskTime); err != nil {
@@ -102,7 +103,7 @@ func runCalibrate(ctx context.Context, options *calibrateOptions, out console) e
 		}
 	}
 	result.Interrupted = ctx.Err() != nil
-	return options.Output.write(out, result, func() { result.writeText(out.stdout) })
+	return options.Output.Write(out, result, func() { result.writeText(out.Stdout) })
 }
 
 // measureDisk measures every batch size both ways, alternating.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/scenario"
 )
 
 // Exit statuses of [Main].
@@ -18,29 +18,8 @@ const (
 	exitUsage   = 2 // command line not understood
 )
 
-// program is how the tool calls itself in its messages.
-const program = "basaltmqperf"
-
-// scenario is one subcommand. A new one is a file that builds its scenario
-// value, and a line in scenarios.
-type scenario struct {
-	name    string
-	summary string // one line of the overview
-	details string // paragraph above the options; may be empty
-	hidden  bool   // not listed: child processes
-	// prepare declares the options and returns what runs after parsing.
-	prepare func(flags *cli.FlagSet) func(ctx context.Context, out console) error
-}
-
-// console is where a scenario writes: results to stdout, progress and
-// everything else to stderr.
-type console struct {
-	stdout, stderr io.Writer
-	stdin          io.Reader
-}
-
-func scenarios() []scenario {
-	return []scenario{
+func scenarios() []scenario.Scenario {
+	return []scenario.Scenario{
 		throughputScenario(), confirmScenario(), backlogScenario(), calibrateScenario(), tableScenario(), relayScenario(),
 	}
 }
@@ -50,49 +29,49 @@ func scenarios() []scenario {
 // connection or corrupts messages, 2 for a command line not understood.
 // Cancelling ctx ends the measurement early, with the result so far.
 func Main(ctx context.Context, arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	out := console{stdin: stdin, stdout: stdout, stderr: stderr}
+	out := scenario.Console{Stdin: stdin, Stdout: stdout, Stderr: stderr}
 	err := dispatch(ctx, arguments, out)
 	var usage *cli.UsageError
 	switch {
 	case err == nil, errors.Is(err, cli.ErrHelp):
 		return exitOK
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "%s: %s (see %s --help)\n", program, usage.Text, program)
+		fmt.Fprintf(stderr, "%s: %s (see %s --help)\n", scenario.Program, usage.Text, scenario.Program)
 		return exitUsage
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", program, err)
+	fmt.Fprintf(stderr, "%s: %s\n", scenario.Program, err)
 	return exitFailure
 }
 
-func dispatch(ctx context.Context, arguments []string, out console) error {
+func dispatch(ctx context.Context, arguments []string, out scenario.Console) error {
 	if len(arguments) == 0 {
 		return cli.Usagef("no subcommand given")
 	}
 	switch name := arguments[0]; name {
 	case "-h", "--help", "help":
 		if len(arguments) == 1 {
-			writeOverview(out.stdout)
+			writeOverview(out.Stdout)
 			return nil
 		}
 		chosen, err := findScenario(arguments[1])
 		if err != nil {
 			return err
 		}
-		writeScenarioHelp(out.stdout, chosen)
+		writeScenarioHelp(out.Stdout, chosen)
 		return nil
 	case "--version", "version":
-		fmt.Fprintf(out.stdout, "%s %s (%s %s/%s)\n", program, toolVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		fmt.Fprintf(out.Stdout, "%s %s (%s %s/%s)\n", scenario.Program, scenario.ToolVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	default:
 		chosen, err := findScenario(name)
 		if err != nil {
 			return err
 		}
-		flags := cli.NewFlagSet(chosen.name)
-		run := chosen.prepare(flags)
+		flags := cli.NewFlagSet(chosen.Name)
+		run := chosen.Prepare(flags)
 		if err := flags.Parse(arguments[1:]); err != nil {
 			if errors.Is(err, cli.ErrHelp) {
-				writeScenarioHelp(out.stdout, chosen)
+				writeScenarioHelp(out.Stdout, chosen)
 			}
 			return err
 		}
@@ -100,46 +79,33 @@ func dispatch(ctx context.Context, arguments []string, out console) error {
 	}
 }
 
-func findScenario(name string) (scenario, error) {
+func findScenario(name string) (scenario.Scenario, error) {
 	for _, candidate := range scenarios() {
-		if candidate.name == name {
+		if candidate.Name == name {
 			return candidate, nil
 		}
 	}
-	return scenario{}, cli.Usagef("unknown subcommand %q", name)
+	return scenario.Scenario{}, cli.Usagef("unknown subcommand %q", name)
 }
 
 func writeOverview(w io.Writer) {
-	fmt.Fprintf(w, "Usage: %s SUBCOMMAND [options]\n\nMeasures an AMQP 0-9-1 broker.\n\nSubcommands:\n", program)
+	fmt.Fprintf(w, "Usage: %s SUBCOMMAND [options]\n\nMeasures an AMQP 0-9-1 broker.\n\nSubcommands:\n", scenario.Program)
 	for _, candidate := range scenarios() {
-		if !candidate.hidden {
-			fmt.Fprintf(w, "  %-12s %s\n", candidate.name, candidate.summary)
+		if !candidate.Hidden {
+			fmt.Fprintf(w, "  %-12s %s\n", candidate.Name, candidate.Summary)
 		}
 	}
 	fmt.Fprintf(w, "  %-12s %s\n", "help", "explain a subcommand and its options: help SUBCOMMAND")
 	fmt.Fprintf(w, "\nOptions:\n  --help, --version\n\nSizes and counts take units (1k = 1000, 1KiB = 1024), durations too (10s, 500ms).\n")
 }
 
-func writeScenarioHelp(w io.Writer, chosen scenario) {
-	fmt.Fprintf(w, "Usage: %s %s [options]\n\n%s\n", program, chosen.name, chosen.summary)
-	if chosen.details != "" {
-		fmt.Fprintf(w, "\n%s\n", chosen.details)
+func writeScenarioHelp(w io.Writer, chosen scenario.Scenario) {
+	fmt.Fprintf(w, "Usage: %s %s [options]\n\n%s\n", scenario.Program, chosen.Name, chosen.Summary)
+	if chosen.Details != "" {
+		fmt.Fprintf(w, "\n%s\n", chosen.Details)
 	}
 	fmt.Fprintf(w, "\nOptions:\n")
-	flags := cli.NewFlagSet(chosen.name)
-	chosen.prepare(flags)
+	flags := cli.NewFlagSet(chosen.Name)
+	chosen.Prepare(flags)
 	flags.WriteHelp(w)
-}
-
-// Version is set by the linker in released builds.
-var Version = ""
-
-func toolVersion() string {
-	if Version != "" {
-		return Version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "devel"
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/results"
+	"github.com/basaltmq/basaltmq/perf/scenario"
 )
 
 // parseOptions runs the command line through flags and checks.
@@ -124,7 +125,7 @@ func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
 	for arguments, want := range map[string]string{
 		"--help": "throughput", "help": "calibrate", "help throughput": "--measure-latency", "throughput --help": "--queue-pattern",
-		"calibrate -h": "yardstick", "confirm -h": "QUEUESxWINDOW", "backlog -h": "out of\norder", "table -h": "DIR/README.md", "--version": program,
+		"calibrate -h": "yardstick", "confirm -h": "QUEUESxWINDOW", "backlog -h": "out of\norder", "table -h": "DIR/README.md", "--version": scenario.Program,
 	} {
 		code, stdout, stderr := runMain(t.Context(), strings.Fields(arguments)...)
 		if code != exitOK || !strings.Contains(stdout, want) || strings.Contains(stdout, relayCommand) || stderr != "" {
@@ -135,7 +136,7 @@ func TestHelpAndVersion(t *testing.T) {
 
 func TestEnvironmentNamesTheMachine(t *testing.T) {
 	t.Parallel()
-	got := readEnvironment(recordOptions{results.Record{DataDir: t.TempDir()}})
+	got := scenario.ReadEnvironment(scenario.Record{Record: results.Record{DataDir: t.TempDir()}})
 	if got.Kernel == "" || got.GoVersion == "" || got.CPU.Cores == 0 || got.Filesystem == "" || got.Time.IsZero() {
 		t.Errorf("%+v", got)
 	}

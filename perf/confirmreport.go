@@ -8,6 +8,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/results"
+	"github.com/basaltmq/basaltmq/perf/scenario"
 	"github.com/basaltmq/basaltmq/perf/stats"
 )
 
@@ -46,7 +47,7 @@ func (r *confirmResult) finish(ctx context.Context, failure error) {
 	if failure != nil {
 		r.Error = failure.Error()
 	}
-	r.Environment = readEnvironment(r.Options.Record)
+	r.Environment = scenario.ReadEnvironment(r.Options.Record)
 	for _, row := range r.Rows {
 		if row.Queues == 1 {
 			continue

@@ -12,7 +12,7 @@ import (
 // connectConfirm makes the queues anew and opens the connections: channel
 // number i is on connection i % connections and publishes to queue i % queues.
 func connectConfirm(run *throughputRun, o *confirmOptions, c confirmCombination, broker *versions) error {
-	if err := o.control(broker, func(s *session.Session) error {
+	if err := o.Control(broker, func(s *session.Session) error {
 		if err := callDeleteQueues(s, o, c); err != nil {
 			return err
 		}
@@ -37,7 +37,7 @@ func connectConfirm(run *throughputRun, o *confirmOptions, c confirmCombination,
 }
 
 func deleteConfirmQueues(o *confirmOptions, c confirmCombination) error {
-	return o.control(nil, func(s *session.Session) error { return callDeleteQueues(s, o, c) })
+	return o.Control(nil, func(s *session.Session) error { return callDeleteQueues(s, o, c) })
 }
 
 // callDeleteQueues deletes the queues of a combination; those that don't exist
@@ -51,7 +51,7 @@ func callDeleteQueues(s *session.Session, o *confirmOptions, c confirmCombinatio
 // openConfirmPublisher connects and opens the channels; queues names the queue
 // that each of them publishes to.
 func openConfirmPublisher(run *throughputRun, l *client.Loop, queues []string, window int) (*client.ConfirmPublisher, error) {
-	s, err := session.Dial(run.options.target)
+	s, err := session.Dial(run.options.Address)
 	if err != nil {
 		return nil, err
 	}

@@ -10,11 +10,12 @@ import (
 
 	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/results"
+	"github.com/basaltmq/basaltmq/perf/scenario"
 )
 
 // confirmOptions are the options of the confirm scenario.
 type confirmOptions struct {
-	targetOptions
+	scenario.Target
 	Size         uint64        `json:"size"`
 	Combinations string        `json:"combinations"`
 	Connections  int           `json:"connections"`
@@ -44,11 +45,11 @@ const (
 // the many, because machines drift.
 const confirmDefault = "1x1,1x100,1x1000,1x10000,100x100,1000x10,1x10000"
 
-func confirmScenario() scenario {
-	return scenario{
-		name:    "confirm",
-		summary: "publish with confirms: windows and queues against the raw disk",
-		details: "Publishes persistent messages to durable queues, nobody consumes. For each\n" +
+func confirmScenario() scenario.Scenario {
+	return scenario.Scenario{
+		Name:    "confirm",
+		Summary: "publish with confirms: windows and queues against the raw disk",
+		Details: "Publishes persistent messages to durable queues, nobody consumes. For each\n" +
 			"combination QUEUESxWINDOW: messages confirmed per second, latency from sending a\n" +
 			"message to the confirm that covers it, CPU, memory and bytes written by the broker.\n" +
 			"Each queue has a channel with that many unconfirmed messages at most; channels are\n" +
@@ -58,7 +59,7 @@ func confirmScenario() scenario {
 			"batches of as many records as the windows allow to be outstanding, with one write\n" +
 			"and one fdatasync each, to a growing file and over a file written before.\n\n" +
 			"The queues (--queue with a number) are deleted before and after.",
-		prepare: func(flags *cli.FlagSet) func(context.Context, console) error {
+		Prepare: func(flags *cli.FlagSet) func(context.Context, scenario.Console) error {
 			o := &confirmOptions{
 				Size: 16, Combinations: confirmDefault, Connections: 1, Queue: "perf-confirm",
 				Duration: 3 * time.Second, Warmup: time.Second, RawTime: 500 * time.Millisecond,
@@ -70,8 +71,8 @@ func confirmScenario() scenario {
 			flags.Duration(&o.Duration, "z", "time", "SECONDS", "measure each combination for this long")
 			flags.Duration(&o.Warmup, "", "warmup", "SECONDS", "run each this long before measuring")
 			flags.Duration(&o.RawTime, "", "raw-time", "SECONDS", "measure each raw disk figure for this long")
-			o.targetOptions.declare(flags, "measure the raw disk of the broker's data directory as well")
-			return func(ctx context.Context, out console) error {
+			o.Target.Declare(flags, "measure the raw disk of the broker's data directory as well")
+			return func(ctx context.Context, out scenario.Console) error {
 				if err := o.finish(); err != nil {
 					return err
 				}
@@ -83,7 +84,7 @@ func confirmScenario() scenario {
 
 // finish checks the options and reads the combinations.
 func (o *confirmOptions) finish() error {
-	if err := o.targetOptions.finish(); err != nil {
+	if err := o.Target.Finish(); err != nil {
 		return err
 	}
 	switch {
@@ -129,7 +130,7 @@ func (o *confirmOptions) queueName(number int) string {
 // throughputOptions are what the shared parts of a run want to know.
 func (o *confirmOptions) throughputOptions(c confirmCombination) *throughputOptions {
 	options := &throughputOptions{
-		targetOptions: o.targetOptions, Publishers: min(o.Connections, c.channels), Size: o.Size, ConfirmWindow: c.window,
+		Target: o.Target, Publishers: min(o.Connections, c.channels), Size: o.Size, ConfirmWindow: c.window,
 		Persistent: true, Duration: o.Duration, Warmup: o.Warmup,
 	}
 	options.Loops = min(o.Loops, o.Connections, c.channels)
@@ -138,8 +139,8 @@ func (o *confirmOptions) throughputOptions(c confirmCombination) *throughputOpti
 
 // runConfirm measures all combinations. An error or Ctrl-C leaves the result
 // of those measured so far.
-func runConfirm(ctx context.Context, o *confirmOptions, out console) error {
-	release, err := o.prepare()
+func runConfirm(ctx context.Context, o *confirmOptions, out scenario.Console) error {
+	release, err := o.Begin()
 	if err != nil {
 		return err
 	}
@@ -169,12 +170,12 @@ func runConfirm(ctx context.Context, o *confirmOptions, out console) error {
 	if len(result.Rows) == 0 && failure != nil {
 		return failure
 	}
-	return errors.Join(o.Output.write(out, result, func() { result.writeText(out.stdout) }), failure, result.Check())
+	return errors.Join(o.Output.Write(out, result, func() { result.writeText(out.Stdout) }), failure, result.Check())
 }
 
 // measureCombination measures one combination between two looks at the raw
 // disk. The row is nil when the run was interrupted before there was one.
-func measureCombination(ctx context.Context, o *confirmOptions, c confirmCombination, disk *rawDisk, result *confirmResult, out console) (*confirmRow, error) {
+func measureCombination(ctx context.Context, o *confirmOptions, c confirmCombination, disk *rawDisk, result *confirmResult, out scenario.Console) (*confirmRow, error) {
 	appendBefore, overwriteBefore, err := measureRawPair(ctx, o, c, disk)
 	if err != nil {
 		return nil, err

@@ -59,7 +59,7 @@ func (run *throughputRun) schedule() {
 // its own.
 func (run *throughputRun) declareQueues() error {
 	o := run.options
-	return o.control(&run.broker, func(s *session.Session) error {
+	return o.Control(&run.broker, func(s *session.Session) error {
 		for _, queue := range o.queues() {
 			var declared amqp.QueueDeclareOk
 			if err := s.Call(session.ClientChannel, &amqp.QueueDeclare{
@@ -94,7 +94,7 @@ func (run *throughputRun) bind(s *session.Session, queue, key string) error {
 
 func (run *throughputRun) connectConsumer(number int) error {
 	o := run.options
-	s, err := session.Dial(o.target)
+	s, err := session.Dial(o.Address)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ type sharedPublish struct {
 
 func (run *throughputRun) connectPublisher(number int, encodings map[string]sharedPublish) error {
 	o := run.options
-	s, err := session.Dial(o.target)
+	s, err := session.Dial(o.Address)
 	if err != nil {
 		return err
 	}

@@ -8,12 +8,11 @@
 //	cli/            command line: options, human units
 //	session/        blocking AMQP client for everything that is not measured
 //	client/         publishers and consumers on event loops
+//	scenario/       what subcommands have in common: target, output, progress
 //	process/        CPU, memory and disk of the broker process
 //	results/        the JSON of measurements, tables; stats/ compares samples
 //
 //	cli.go          dispatcher: one scenario per file, registered in scenarios
-//	target.go       the broker a scenario runs against: shared options, set-up
-//	progress.go     the progress line
 //	arguments.go    JSON options as field tables and properties
 //	throughput.go   the throughput scenario: run it, end it
 //	options.go      its options
@@ -29,7 +28,6 @@
 //	backlog.go      fill and drain: options and outline
 //	backlogphase.go one of the two; backlogreport.go the result
 //	table.go        the tables of recorded results, made by package results
-//	record.go       options about the environment that all scenarios share
 //	resulttypes.go  short names of what package results defines
 //
 // # Invariants

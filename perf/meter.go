@@ -8,6 +8,7 @@ import (
 	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/process"
 	"github.com/basaltmq/basaltmq/perf/results"
+	"github.com/basaltmq/basaltmq/perf/scenario"
 )
 
 // snapshot is what all counters said at one moment.
@@ -25,7 +26,7 @@ type snapshot struct {
 // only from the goroutine that runs the scenario.
 type meter struct {
 	run      *throughputRun
-	progress *progress
+	progress *scenario.Progress
 
 	first, windowBegin, windowEnd, lastTick snapshot
 
@@ -37,10 +38,10 @@ type meter struct {
 	memory     process.MemoryWatch
 }
 
-func newMeter(run *throughputRun, out console) *meter {
+func newMeter(run *throughputRun, out scenario.Console) *meter {
 	m := &meter{
 		run: run, latency: client.NewHistogram(), interval: client.NewHistogram(),
-		progress: newProgress(out, run.options.Output.Quiet), memory: process.MemoryWatch{PID: run.options.BrokerPID},
+		progress: scenario.NewProgress(out, run.options.Output.Quiet), memory: process.MemoryWatch{PID: run.options.BrokerPID},
 	}
 	m.first = m.read()
 	m.windowBegin, m.lastTick = m.first, m.first
@@ -69,17 +70,8 @@ func (m *meter) countersNow() snapshot {
 // read reads counters, CPU times and thread loads.
 func (m *meter) read() snapshot {
 	s := m.countersNow()
-	s.usage = readUsage(m.run.options.BrokerPID, m.run.loops)
+	s.usage = scenario.ReadUsage(m.run.options.BrokerPID, m.run.loops)
 	return s
-}
-
-// readUsage reads what the broker and the threads of these loops have used.
-func readUsage(brokerPID int, loops []*client.Loop) process.Usage {
-	threads := make([]int, len(loops))
-	for i, l := range loops {
-		threads[i] = int(l.ThreadID.Load())
-	}
-	return process.ReadUsage(brokerPID, threads)
 }
 
 // begin starts the measured window.
@@ -134,7 +126,7 @@ func (m *meter) showProgress(before, now snapshot) {
 	if m.anyBlocked() {
 		line.WriteString("  BLOCKED by the broker")
 	}
-	m.progress.show(line.String())
+	m.progress.Show(line.String())
 }
 
 func (m *meter) anyBlocked() bool {
@@ -156,5 +148,5 @@ func (m *meter) finish() {
 		m.windowBegin = m.first
 	}
 	m.drainLatency(m.latency)
-	m.progress.end()
+	m.progress.End()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/client"
+	"github.com/basaltmq/basaltmq/perf/scenario"
 )
 
 // Limits of the throughput options.
@@ -21,7 +22,7 @@ const (
 // throughputOptions are the options of the throughput scenario as they appear
 // in the JSON result. Zero means "off" or "unlimited" where not said otherwise.
 type throughputOptions struct {
-	targetOptions
+	scenario.Target
 	Publishers     int           `json:"publishers"`
 	Consumers      int           `json:"consumers"`
 	Size           uint64        `json:"size"`
@@ -92,13 +93,13 @@ func declareThroughput(flags *cli.FlagSet, o *throughputOptions) {
 	flags.Toggle(&o.Purge, "", "purge", "empty the queues before starting")
 	flags.Toggle(&o.MeasureLatency, "l", "measure-latency", "measure latency from the intended send time")
 	flags.Duration(&o.Calibrate, "", "calibrate", "SECONDS", "measure the bare relay for so long before and after, and report the fraction reached")
-	o.targetOptions.declare(flags, "report the filesystem of the broker's data directory")
+	o.Target.Declare(flags, "report the filesystem of the broker's data directory")
 }
 
 // finish checks the options against each other and fills in what follows from
 // them.
 func (o *throughputOptions) finish(flags *cli.FlagSet) error {
-	if err := o.targetOptions.finish(); err != nil {
+	if err := o.Target.Finish(); err != nil {
 		return err
 	}
 	o.routingSet = flags.Given("routing-key")

@@ -11,6 +11,7 @@ import (
 	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/results"
+	"github.com/basaltmq/basaltmq/perf/scenario"
 	"github.com/basaltmq/basaltmq/perf/session"
 	"golang.org/x/sys/unix"
 )
@@ -61,10 +62,10 @@ func openRawDisk(directory string) (d *rawDisk, err error) {
 			d = nil
 		}
 	}()
-	if d.appended, err = os.CreateTemp(directory, program+"-append-*.tmp"); err != nil {
+	if d.appended, err = os.CreateTemp(directory, scenario.Program+"-append-*.tmp"); err != nil {
 		return d, cli.Usagef("--data-dir: %v", err)
 	}
-	if d.overwritten, err = os.CreateTemp(directory, program+"-overwrite-*.tmp"); err != nil {
+	if d.overwritten, err = os.CreateTemp(directory, scenario.Program+"-overwrite-*.tmp"); err != nil {
 		return d, cli.Usagef("--data-dir: %v", err)
 	}
 	chunk := make([]byte, 1<<20)

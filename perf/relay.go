@@ -9,6 +9,7 @@ import (
 	"runtime"
 
 	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/scenario"
 	"github.com/basaltmq/basaltmq/perf/session"
 	"golang.org/x/sys/unix"
 )
@@ -28,17 +29,17 @@ const relayCommand = "relay-child"
 // the loopback interface, writes "port N" to stdout, takes two connections and
 // copies from the first to the second until the end of the stream. It also
 // ends when stdin does, that is when its parent is gone, however that went.
-func relayScenario() scenario {
-	return scenario{
-		name: relayCommand, hidden: true,
-		summary: "the relay process of calibrate; not for direct use",
-		prepare: func(*cli.FlagSet) func(context.Context, console) error {
-			return func(_ context.Context, out console) error {
+func relayScenario() scenario.Scenario {
+	return scenario.Scenario{
+		Name: relayCommand, Hidden: true,
+		Summary: "the relay process of calibrate; not for direct use",
+		Prepare: func(*cli.FlagSet) func(context.Context, scenario.Console) error {
+			return func(_ context.Context, out scenario.Console) error {
 				go func() {
-					_, _ = io.Copy(io.Discard, out.stdin)
+					_, _ = io.Copy(io.Discard, out.Stdin)
 					os.Exit(exitFailure)
 				}()
-				return runRelay(out.stdout)
+				return runRelay(out.Stdout)
 			}
 		},
 	}

@@ -3,13 +3,12 @@ package perf
 import (
 	"fmt"
 	"io"
-	"os"
 	"time"
 
-	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/process"
 	"github.com/basaltmq/basaltmq/perf/results"
+	"github.com/basaltmq/basaltmq/perf/scenario"
 )
 
 // throughputResult is the JSON result of the throughput scenario, with all its
@@ -46,7 +45,7 @@ func (m *meter) result() *throughputResult {
 		BytesInPerSecond:  rate(begin.bytesIn, end.bytesIn, end.lastConsume),
 		BacklogAtStart:    m.run.backlog,
 		Versions:          m.run.broker,
-		Environment:       readEnvironment(m.run.options.Record),
+		Environment:       scenario.ReadEnvironment(m.run.options.Record),
 	}}
 	if len(m.run.publishers) > 0 {
 		result.PublishWireBytes = m.run.publishers[0].Encoding.Size
@@ -84,19 +83,6 @@ func (r *throughputResult) bottleneckAdvice() string {
 		return fmt.Sprintf("try --loops %d", loops)
 	}
 	return "spread the load over more clients, or give it more cores"
-}
-
-// checkWritable finds out before the run whether its result can be written
-// after it. It leaves what is there alone.
-func checkWritable(path string) error {
-	if path == "" {
-		return nil
-	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return cli.Usagef("--json: %v", err)
-	}
-	return file.Close()
 }
 
 func (r *throughputResult) writeText(w io.Writer) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/basaltmq/basaltmq/perf/results"
+	"github.com/basaltmq/basaltmq/perf/scenario"
 )
 
 func TestTableCommand(t *testing.T) {
@@ -14,7 +15,7 @@ func TestTableCommand(t *testing.T) {
 	dir := t.TempDir()
 	yardsticks := &results.Calibrate{
 		Scenario: "calibrate", Options: &results.CalibrateLoad{Size: 16}, MessagesPerSecond: 123456,
-		Environment: readEnvironment(recordOptions{}),
+		Environment: scenario.ReadEnvironment(scenario.Record{}),
 	}
 	if err := results.WriteFile(filepath.Join(dir, "yardsticks.json"), yardsticks); err != nil {
 		t.Fatal(err)

@@ -10,20 +10,21 @@ import (
 
 	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/client"
+	"github.com/basaltmq/basaltmq/perf/scenario"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
-func throughputScenario() scenario {
-	return scenario{
-		name:    "throughput",
-		summary: "publish and consume as fast as possible, or at a given rate",
-		details: "Publishers and consumers have a connection each and are spread over the queues.\n" +
+func throughputScenario() scenario.Scenario {
+	return scenario.Scenario{
+		Name:    "throughput",
+		Summary: "publish and consume as fast as possible, or at a given rate",
+		Details: "Publishers and consumers have a connection each and are spread over the queues.\n" +
 			"Rates, latency and CPU figures cover the time after the warm-up. CPU per message\n" +
 			"divides by whichever is more, messages published or consumed.",
-		prepare: func(flags *cli.FlagSet) func(context.Context, console) error {
+		Prepare: func(flags *cli.FlagSet) func(context.Context, scenario.Console) error {
 			options := new(throughputOptions)
 			declareThroughput(flags, options)
-			return func(ctx context.Context, out console) error {
+			return func(ctx context.Context, out scenario.Console) error {
 				if err := options.finish(flags); err != nil {
 					return err
 				}
@@ -59,18 +60,18 @@ type throughputRun struct {
 // takes its consumers to be done.
 const settleSpan = time.Second
 
-func runThroughput(ctx context.Context, options *throughputOptions, out console) error {
+func runThroughput(ctx context.Context, options *throughputOptions, out scenario.Console) error {
 	run, err := newThroughputRun(options)
 	if err != nil {
 		return err
 	}
 	defer run.close()
-	release, err := options.prepare()
+	release, err := options.Begin()
 	if err != nil {
 		return err
 	}
 	defer release()
-	before, err := measureRelay(ctx, options.Calibrate, out.stderr)
+	before, err := measureRelay(ctx, options.Calibrate, out.Stderr)
 	if err != nil {
 		return err
 	}
@@ -93,10 +94,10 @@ func runThroughput(ctx context.Context, options *throughputOptions, out console)
 	}
 	if failure != nil {
 		result.Error = failure.Error()
-	} else if err := result.addRelay(ctx, before, out.stderr); err != nil {
+	} else if err := result.addRelay(ctx, before, out.Stderr); err != nil {
 		return err
 	}
-	if err := options.Output.write(out, result, func() { result.writeText(out.stdout) }); err != nil {
+	if err := options.Output.Write(out, result, func() { result.writeText(out.Stdout) }); err != nil {
 		return errors.Join(failure, err)
 	}
 	if failure != nil {
@@ -126,7 +127,7 @@ func newThroughputRun(options *throughputOptions) (*throughputRun, error) {
 	if run.consumeArgument, err = parseTable("consumer-args", options.ConsumerArgs); err != nil {
 		return nil, err
 	}
-	run.loops, err = newLoops(options.Loops, run)
+	run.loops, err = client.NewLoops(options.Loops, run)
 	return run, err
 }
 
@@ -220,6 +221,6 @@ func (run *throughputRun) Fail(err error) {
 }
 
 // stop says goodbye on all connections and waits for the loops.
-func (run *throughputRun) stop() { stopLoops(run.loops) }
+func (run *throughputRun) stop() { client.StopLoops(run.loops) }
 
-func (run *throughputRun) close() { closeLoops(run.loops) }
+func (run *throughputRun) close() { client.CloseLoops(run.loops) }

@@ -1,7 +1,8 @@
 // Package client is the measuring side of AMQP: publishers and consumers on
 // event loops that cost as little per message as they can.
 //
-//	loop.go         event loop (epoll, edge-triggered), one locked OS thread
+//	loop.go         event loop (epoll, edge-triggered), one locked OS thread;
+//	                loops.go several of them
 //	socket.go       what the clients on a loop have in common
 //	publisher.go    how much may be sent, and sending it; publish.go encodes
 //	pacer.go        open-loop schedule of a rate

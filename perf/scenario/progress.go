@@ -1,4 +1,4 @@
-package perf
+package scenario
 
 import (
 	"fmt"
@@ -8,19 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// progress shows how a long run is getting on: on a terminal as one line that
+// Progress shows how a long run is getting on: on a terminal as one line that
 // is overwritten, elsewhere as a line each time.
-type progress struct {
+type Progress struct {
 	to      io.Writer // nil: quiet
 	inPlace bool
 	dirty   bool // a line stands there that is not finished
 }
 
-func newProgress(out console, quiet bool) *progress {
+// NewProgress shows progress on stderr, unless quiet.
+func NewProgress(out Console, quiet bool) *Progress {
 	if quiet {
-		return &progress{}
+		return &Progress{}
 	}
-	return &progress{to: out.stderr, inPlace: isTerminal(out.stderr)}
+	return &Progress{to: out.Stderr, inPlace: isTerminal(out.Stderr)}
 }
 
 // isTerminal reports whether w is a terminal: whether it has line settings.
@@ -33,7 +34,8 @@ func isTerminal(w io.Writer) bool {
 	return err == nil
 }
 
-func (p *progress) show(line string) {
+// Show shows a line, in place of the one before it on a terminal.
+func (p *Progress) Show(line string) {
 	switch {
 	case p.to == nil:
 	case p.inPlace:
@@ -44,8 +46,8 @@ func (p *progress) show(line string) {
 	}
 }
 
-// end leaves the last line standing.
-func (p *progress) end() {
+// End leaves the last line standing.
+func (p *Progress) End() {
 	if p.dirty {
 		fmt.Fprintln(p.to)
 		p.dirty = false
