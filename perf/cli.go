@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 
+	"github.com/basaltmq/basaltmq/perf/churn"
 	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/scenario"
 )
@@ -19,9 +21,11 @@ const (
 )
 
 func scenarios() []scenario.Scenario {
-	return []scenario.Scenario{
-		throughputScenario(), confirmScenario(), backlogScenario(), calibrateScenario(), tableScenario(), relayScenario(),
-	}
+	return slices.Concat(
+		[]scenario.Scenario{throughputScenario(), confirmScenario(), backlogScenario()},
+		churn.Scenarios(),
+		[]scenario.Scenario{calibrateScenario(), tableScenario(), relayScenario()},
+	)
 }
 
 // Main runs the tool with the arguments after the program's name and returns
@@ -92,10 +96,10 @@ func writeOverview(w io.Writer) {
 	fmt.Fprintf(w, "Usage: %s SUBCOMMAND [options]\n\nMeasures an AMQP 0-9-1 broker.\n\nSubcommands:\n", scenario.Program)
 	for _, candidate := range scenarios() {
 		if !candidate.Hidden {
-			fmt.Fprintf(w, "  %-12s %s\n", candidate.Name, candidate.Summary)
+			fmt.Fprintf(w, "  %-16s %s\n", candidate.Name, candidate.Summary)
 		}
 	}
-	fmt.Fprintf(w, "  %-12s %s\n", "help", "explain a subcommand and its options: help SUBCOMMAND")
+	fmt.Fprintf(w, "  %-16s %s\n", "help", "explain a subcommand and its options: help SUBCOMMAND")
 	fmt.Fprintf(w, "\nOptions:\n  --help, --version\n\nSizes and counts take units (1k = 1000, 1KiB = 1024), durations too (10s, 500ms).\n")
 }
 

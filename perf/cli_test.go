@@ -56,6 +56,15 @@ func TestUsageErrors(t *testing.T) {
 	}{
 		{"", "no subcommand"},
 		{"churn", `unknown subcommand "churn"`},
+		{"bind-churn -w 0", `"0" is not a number from 1`},
+		{"bind-churn -w 1,", `"" is not a number from 1`},
+		{"queue-churn -w 20k", `"20k" is not a number from 1 to 16384`},
+		{"queue-churn --kinds lasting", `"lasting" is not one of transient, durable`},
+		{"queue-churn -x 0", "--connections is 1 to"},
+		{"queue-churn -u=", "--prefix is 1 to"},
+		{"connection-churn -x 2", "unknown option -x"},
+		{"channel-churn --kinds durable", "unknown option --kinds"},
+		{"consumer-churn --broker-pid 4194999", "can't read the figures"},
 		{"help churn", `unknown subcommand "churn"`},
 		{"throughput 5", `unexpected argument "5"`},
 		{"throughput -x", "option -x needs a value"},
@@ -125,7 +134,7 @@ func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
 	for arguments, want := range map[string]string{
 		"--help": "throughput", "help": "calibrate", "help throughput": "--measure-latency", "throughput --help": "--queue-pattern",
-		"calibrate -h": "yardstick", "confirm -h": "QUEUESxWINDOW", "backlog -h": "out of\norder", "table -h": "DIR/README.md", "--version": scenario.Program,
+		"calibrate -h": "yardstick", "confirm -h": "QUEUESxWINDOW", "bind-churn -h": "--unbind", "connection-churn -h": "loopback", "backlog -h": "out of\norder", "table -h": "DIR/README.md", "--version": scenario.Program,
 	} {
 		code, stdout, stderr := runMain(t.Context(), strings.Fields(arguments)...)
 		if code != exitOK || !strings.Contains(stdout, want) || strings.Contains(stdout, relayCommand) || stderr != "" {

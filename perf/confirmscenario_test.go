@@ -12,7 +12,7 @@ import (
 // confirmRun runs the scenario with JSON output and returns the result.
 func confirmRun(t *testing.T, wantCode int, uri string, arguments ...string) (confirmResult, string) {
 	t.Helper()
-	all := append([]string{"confirm", "--uri", uri, "-q", "-j", "-z", "0.05", "--warmup", "0.01", "--raw-time", "0.01"}, arguments...)
+	all := append([]string{"confirm", "--uri", uri, "-q", "-j", "-z", "0.4", "--warmup", "0.01", "--raw-time", "0.01"}, arguments...)
 	code, stdout, stderr := runMain(t.Context(), all...)
 	if code != wantCode {
 		t.Fatalf("exit status %d, want %d; stderr: %s", code, wantCode, stderr)

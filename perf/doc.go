@@ -7,8 +7,9 @@
 //
 //	cli/            command line: options, human units
 //	session/        blocking AMQP client for everything that is not measured
-//	client/         publishers and consumers on event loops
+//	client/         publishers, consumers, callers on event loops
 //	scenario/       what subcommands have in common: target, output, progress
+//	churn/          scenarios that make and remove things all the time
 //	process/        CPU, memory and disk of the broker process
 //	results/        the JSON of measurements, tables; stats/ compares samples
 //

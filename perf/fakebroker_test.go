@@ -31,6 +31,7 @@ type fakeBroker struct {
 	loseEvery     int    // lose every Nth message, but count it as waiting
 	doubleEvery   int    // keep every Nth message twice
 	forget        bool   // keep no message, as if all were consumed at once
+	refuseBind    bool   // channel.close 404 for every binding
 
 	mu        sync.Mutex
 	queues    map[string]*fakeQueue
@@ -42,6 +43,7 @@ type fakeBroker struct {
 	commits   int
 	deliverN  int
 	deletes   int
+	calls     map[string]int // methods received, by name
 	lost      int
 	unacked   int // most publishes received while confirms are held
 	changed   *sync.Cond
@@ -83,7 +85,7 @@ func startFakeBroker(t *testing.T, adjust func(*fakeBroker)) (uri string, b *fak
 	if err != nil {
 		t.Fatal(err)
 	}
-	b = &fakeBroker{listener: listener, frameMax: 131072, queues: map[string]*fakeQueue{}, conns: map[*fakeConn]bool{}}
+	b = &fakeBroker{listener: listener, frameMax: 131072, queues: map[string]*fakeQueue{}, conns: map[*fakeConn]bool{}, calls: map[string]int{}}
 	b.changed = sync.NewCond(&b.mu)
 	if adjust != nil {
 		adjust(b)
@@ -242,6 +244,10 @@ func readFull(c net.Conn, into []byte) (n int, err error) {
 // handle answers a method; false ends the connection.
 func (c *fakeConn) handle(channel uint16, method amqp.Method) bool {
 	b := c.broker
+	b.mu.Lock()
+	b.calls[amqp.MethodName(method.ID())]++
+	b.changed.Broadcast()
+	b.mu.Unlock()
 	switch m := method.(type) {
 	case *amqp.ConnectionStartOk:
 		if b.refuseLogin {
@@ -266,7 +272,17 @@ func (c *fakeConn) handle(channel uint16, method amqp.Method) bool {
 		b.mu.Unlock()
 		c.send(session.ClientChannel, &amqp.QueueDeclareOk{Queue: []byte(name), MessageCount: uint32(count)})
 	case *amqp.QueueBind:
+		if b.refuseBind {
+			c.send(session.ClientChannel, &amqp.ChannelClose{ReplyCode: 404, ReplyText: []byte("NOT_FOUND - no exchange"), ClassID: 50, MethodID: 20})
+			break
+		}
 		c.send(session.ClientChannel, &amqp.QueueBindOk{})
+	case *amqp.QueueUnbind:
+		c.send(session.ClientChannel, &amqp.QueueUnbindOk{})
+	case *amqp.BasicCancel:
+		c.send(session.ClientChannel, &amqp.BasicCancelOk{ConsumerTag: m.ConsumerTag})
+	case *amqp.ChannelClose:
+		c.send(channel, &amqp.ChannelCloseOk{})
 	case *amqp.QueueDelete:
 		b.mu.Lock()
 		b.deletes++

@@ -4,7 +4,6 @@ import "github.com/basaltmq/basaltmq/perf/results"
 
 // Short names of the parts that the results of several scenarios share.
 type (
-	environment   = results.Environment
 	versions      = results.Versions
 	rssFigures    = results.RSS
 	writeCosts    = results.Writes

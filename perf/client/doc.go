@@ -1,5 +1,5 @@
-// Package client is the measuring side of AMQP: publishers and consumers on
-// event loops that cost as little per message as they can.
+// Package client is the measuring side of AMQP: publishers, consumers and
+// callers on event loops that cost as little per message as they can.
 //
 //	loop.go         event loop (epoll, edge-triggered), one locked OS thread;
 //	                loops.go several of them
@@ -10,6 +10,8 @@
 //	confirmpublisher.go one connection with many confirming channels
 //	channelconfirms.go  which of them may publish, and their latency
 //	consumer.go     reads deliveries, acknowledges
+//	caller.go       makes calls, some operations at a time
+//	connector.go    opens connections and closes them
 //	walker.go       frame walker: counts without decoding
 //	shape.go        its short cut for runs of equal deliveries
 //	body.go         body content: patterns; inspector.go checks it

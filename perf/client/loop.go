@@ -44,7 +44,9 @@ type counters struct {
 	BytesIn                   atomic.Uint64
 	Confirmed, Nacked, Acked  atomic.Uint64
 	Failures, OutOfOrder      atomic.Uint64
+	Operations                atomic.Uint64
 	LastPublish, LastConsume  atomic.Int64
+	LastOperation             atomic.Int64
 }
 
 // LoopOwner is told what concerns the whole run, from the loops' threads and at
@@ -120,13 +122,31 @@ func ReserveProcessors(count int) (release func()) {
 	return func() { change(-count) }
 }
 
-// Add gives a client to the loop, before it starts.
+// Add gives a client to the loop, before it starts. A client without a
+// descriptor yet calls watch when it has one.
 func (l *Loop) Add(c client) error {
-	index := int32(len(l.Clients))
+	s := c.base()
+	s.index = int32(len(l.Clients))
 	l.Clients = append(l.Clients, c)
-	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, c.base().fd, &unix.EpollEvent{
-		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: index,
+	if s.fd < 0 {
+		return nil
+	}
+	return l.watch(s)
+}
+
+// watch asks for the events of a client's descriptor.
+func (l *Loop) watch(s *socket) error {
+	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, s.fd, &unix.EpollEvent{
+		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: s.index,
 	})
+}
+
+// recorder is the loop's latency recorder, made when first asked for.
+func (l *Loop) recorder() *latencyRecorder {
+	if l.Latency == nil {
+		l.Latency = NewLatencyRecorder(0)
+	}
+	return l.Latency
 }
 
 // Serve runs the loop until stop, or until a client fails, which ends the run.
@@ -297,7 +317,9 @@ func (l *Loop) Stop() {
 // Close releases the descriptors, after serve has returned.
 func (l *Loop) Close() {
 	for _, c := range l.Clients {
-		unix.Close(c.base().fd)
+		if fd := c.base().fd; fd >= 0 {
+			unix.Close(fd)
+		}
 	}
 	for _, fd := range []int{l.epoll, l.timer, l.wake} {
 		if fd >= 0 {
@@ -320,5 +342,12 @@ func (l *Loop) addConsumed(messages uint64, bytes int, now int64) {
 		l.Consumed.Add(messages)
 		l.LastConsume.Store(now)
 		l.owner.NoteConsumed(messages)
+	}
+}
+
+func (l *Loop) addOperations(count uint64, now int64) {
+	if count > 0 {
+		l.Operations.Add(count)
+		l.LastOperation.Store(now)
 	}
 }

@@ -14,7 +14,8 @@ import (
 // frames. Epoll is edge-triggered: readable and writable stay true until a
 // call proves otherwise.
 type socket struct {
-	fd       int
+	fd       int   // below 0: none at the moment
+	index    int32 // among the clients of its loop
 	readable bool
 	writable bool
 	hungUp   bool  // the end of the stream is near: a short read proves nothing

@@ -48,6 +48,7 @@ type walker struct {
 	Confirms *confirmTracker
 	Channels *channelConfirms // confirm scenario: many channels, nothing but confirms
 	sent     uint64
+	calls    *calls // caller: replies to calls and nothing else
 	nacked   uint64
 }
 
@@ -166,6 +167,9 @@ func (w *walker) takeMethod(payload []byte, channel uint16) (forCaller bool, err
 	id := binary.BigEndian.Uint32(payload)
 	if channel == 0 {
 		return true, nil
+	}
+	if w.calls != nil {
+		return w.calls.take(channel, id)
 	}
 	if w.Channels != nil {
 		if id != amqp.BasicAckID && id != amqp.BasicNackID {

@@ -4,7 +4,8 @@
 // is set up can be handed to an event loop (package client), which takes over
 // its descriptor and what was read beyond the last reply.
 //
-// address.go reads AMQP URIs; session.go connects and calls.
+// address.go reads AMQP URIs, endpoint.go makes sockets, session.go connects and
+// calls.
 //
 // A session belongs to one goroutine at a time. It does not heartbeat: a
 // measurement notices a dead peer by itself, reads and writes time out.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"runtime"
 
 	"github.com/basaltmq/basaltmq/wire/amqp"
@@ -52,14 +51,33 @@ type Session struct {
 	Pending  []byte // read, not yet parsed
 	out      []byte
 
+	channelMax       uint16 // as the broker proposed it; 0: no limit
 	Product, Version string // of the broker
 }
 
 // Dial connects and opens a connection and channel 1 as the URI says.
 func Dial(address Address) (*Session, error) {
-	fd, err := DialSocket(address)
+	endpoint, err := address.Resolve()
 	if err != nil {
-		return nil, fmt.Errorf("can't reach the broker at %s: %w", address.HostPort, err)
+		return nil, unreachable(address, err)
+	}
+	s, err := endpoint.Connect(address, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Call(ClientChannel, &amqp.ChannelOpen{}, &amqp.ChannelOpenOk{}); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("%s: %w", address.HostPort, err)
+	}
+	return s, nil
+}
+
+// Connect opens a connection without a channel. number counts the connections
+// that are open at the same time.
+func (e Endpoint) Connect(address Address, number int) (*Session, error) {
+	fd, err := e.dial(address, number)
+	if err != nil {
+		return nil, unreachable(address, err)
 	}
 	s := &Session{FD: fd}
 	if err := s.handshake(address); err != nil {
@@ -69,37 +87,8 @@ func Dial(address Address) (*Session, error) {
 	return s, nil
 }
 
-// DialSocket opens a blocking TCP socket whose reads and writes time out.
-func DialSocket(address Address) (fd int, err error) {
-	resolved, err := net.ResolveTCPAddr("tcp", address.HostPort)
-	if err != nil {
-		return -1, err
-	}
-	var target unix.Sockaddr
-	family := unix.AF_INET6
-	if ip4 := resolved.IP.To4(); ip4 != nil {
-		family = unix.AF_INET
-		target = &unix.SockaddrInet4{Port: resolved.Port, Addr: [4]byte(ip4)}
-	} else {
-		target = &unix.SockaddrInet6{Port: resolved.Port, Addr: [16]byte(resolved.IP.To16())}
-	}
-	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, err
-	}
-	limit := unix.NsecToTimeval(int64(address.Timeout))
-	for _, step := range []func() error{
-		func() error { return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit) },
-		func() error { return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit) },
-		func() error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) },
-		func() error { return RetryInterrupted(func() error { return unix.Connect(fd, target) }) },
-	} {
-		if err := step(); err != nil {
-			unix.Close(fd)
-			return -1, err
-		}
-	}
-	return fd, nil
+func unreachable(address Address, err error) error {
+	return fmt.Errorf("can't reach the broker at %s: %w", address.HostPort, err)
 }
 
 // RetryInterrupted repeats a system call that a signal cut short. (The Go
@@ -125,12 +114,7 @@ func (s *Session) handshake(address Address) error {
 	s.Version = tableText(start.ServerProperties, "version")
 
 	var tune amqp.ConnectionTune
-	err := s.Call(0, &amqp.ConnectionStartOk{
-		ClientProperties: clientProperties(address),
-		Mechanism:        []byte("PLAIN"),
-		Response:         []byte("\x00" + address.user + "\x00" + address.password),
-		Locale:           []byte("en_US"),
-	}, &tune)
+	err := s.Call(0, startOk(address), &tune)
 	if errors.Is(err, ErrDisconnected) {
 		return fmt.Errorf("%w; likely it refused user %q", err, address.user)
 	}
@@ -148,12 +132,27 @@ func (s *Session) handshake(address Address) error {
 	if s.Channels == 0 {
 		s.Channels = math.MaxUint16
 	}
-	// No heartbeats: a measurement notices a dead peer by itself.
-	s.queue(0, &amqp.ConnectionTuneOk{ChannelMax: tune.ChannelMax, FrameMax: s.FrameMax})
-	if err := s.Call(0, &amqp.ConnectionOpen{VirtualHost: []byte(address.virtualHost)}, &amqp.ConnectionOpenOk{}); err != nil {
-		return err
+	s.channelMax = tune.ChannelMax
+	s.queue(0, s.tuneOk())
+	return s.Call(0, connectionOpen(address), &amqp.ConnectionOpenOk{})
+}
+
+func startOk(address Address) *amqp.ConnectionStartOk {
+	return &amqp.ConnectionStartOk{
+		ClientProperties: clientProperties(address),
+		Mechanism:        []byte("PLAIN"),
+		Response:         []byte("\x00" + address.user + "\x00" + address.password),
+		Locale:           []byte("en_US"),
 	}
-	return s.Call(ClientChannel, &amqp.ChannelOpen{}, &amqp.ChannelOpenOk{})
+}
+
+// tuneOk asks for no heartbeats: a measurement notices a dead peer by itself.
+func (s *Session) tuneOk() *amqp.ConnectionTuneOk {
+	return &amqp.ConnectionTuneOk{ChannelMax: s.channelMax, FrameMax: s.FrameMax}
+}
+
+func connectionOpen(address Address) *amqp.ConnectionOpen {
+	return &amqp.ConnectionOpen{VirtualHost: []byte(address.virtualHost)}
 }
 
 func clientProperties(address Address) amqp.Table {
