@@ -129,14 +129,14 @@ func runBacklog(ctx context.Context, o *backlogOptions, out scenario.Console) er
 
 func (r *backlogResult) run(ctx context.Context, out scenario.Console) (err error) {
 	o := r.Options
-	if r.Before, err = o.look(); err != nil {
+	if r.Before, err = o.Look(); err != nil {
 		return err
 	}
 	if r.Fill, err = o.fill(ctx, out); err != nil || ctx.Err() != nil {
 		return err
 	}
-	pause(ctx, o.Settle)
-	if r.Filled, err = o.look(); err != nil {
+	scenario.Pause(ctx, o.Settle)
+	if r.Filled, err = o.Look(); err != nil {
 		return err
 	}
 	var checked checkedDrain
@@ -147,8 +147,8 @@ func (r *backlogResult) run(ctx context.Context, out scenario.Console) (err erro
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	pause(ctx, o.Settle)
-	if r.Drained, err = o.look(); err != nil {
+	scenario.Pause(ctx, o.Settle)
+	if r.Drained, err = o.Look(); err != nil {
 		return err
 	}
 	if left, err := o.messageCount(); err != nil {
@@ -157,16 +157,6 @@ func (r *backlogResult) run(ctx context.Context, out scenario.Console) (err erro
 		r.Surplus += left
 	}
 	return r.Check(o.Messages)
-}
-
-// pause waits for a while, or until ctx ends.
-func pause(ctx context.Context, span time.Duration) {
-	timer := time.NewTimer(span)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // prepareQueue declares the queue and sees to it that it is empty.
@@ -225,7 +215,7 @@ func (o *backlogOptions) awaitCount(ctx context.Context) error {
 			if time.Since(lastChange) > o.Stall {
 				return fmt.Errorf("of %d messages published the broker counts only %d", o.Messages, count)
 			}
-			pause(ctx, countPollSpan)
+			scenario.Pause(ctx, countPollSpan)
 		}
 		return nil
 	})

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/basaltmq/basaltmq/perf/process"
 	"github.com/basaltmq/basaltmq/perf/results"
 )
 
@@ -13,26 +12,6 @@ import (
 type backlogResult struct {
 	results.Backlog
 	Options *backlogOptions `json:"options"`
-}
-
-// look reads what the options allow to read.
-func (o *backlogOptions) look() (*brokerLook, error) {
-	result := &brokerLook{}
-	if o.BrokerPID > 0 {
-		memory, err := process.Memory(o.BrokerPID)
-		if err != nil {
-			return nil, fmt.Errorf("can't read the broker's memory: %w", err)
-		}
-		result.Memory = &memory
-	}
-	if o.Record.DataDir != "" {
-		disk, err := process.ReadDiskUsage(o.Record.DataDir)
-		if err != nil {
-			return nil, fmt.Errorf("can't read the size of the data directory: %w", err)
-		}
-		result.Disk = &disk
-	}
-	return result, nil
 }
 
 func (r *backlogResult) writeText(w io.Writer) {

@@ -72,7 +72,7 @@ func runCalibrate(ctx context.Context, options *calibrateOptions, out scenario.C
 	if err := scenario.CheckWritable(options.Output.JSONFile); err != nil {
 		return err
 	}
-	properties, err := parseProperties("", false)
+	properties, err := cli.ParseProperties("", false)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/perf/churn"
 	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/population"
 	"github.com/basaltmq/basaltmq/perf/scenario"
 )
 
@@ -24,6 +25,7 @@ func scenarios() []scenario.Scenario {
 	return slices.Concat(
 		[]scenario.Scenario{throughputScenario(), confirmScenario(), backlogScenario()},
 		churn.Scenarios(),
+		population.Scenarios(),
 		[]scenario.Scenario{calibrateScenario(), tableScenario(), relayScenario()},
 	)
 }

@@ -64,6 +64,14 @@ func TestUsageErrors(t *testing.T) {
 		{"queue-churn -u=", "--prefix is 1 to"},
 		{"connection-churn -x 2", "unknown option -x"},
 		{"channel-churn --kinds durable", "unknown option --kinds"},
+		{"connection-count -n 10,5", "--counts must grow"},
+		{"connection-count -n 0", `"0" is not a number from 1`},
+		{"connection-count -n 9M", "open files"},
+		{"connection-count -c 0 --consumers 1", "need a channel"},
+		{"connection-count -x 0", "--dialers is 1"},
+		{"queue-count --queue-args []", "--queue-args is not a JSON object"},
+		{"queue-count -u=", "--prefix is 1"},
+		{"queue-count -s 2M", "--size is at most"},
 		{"consumer-churn --broker-pid 4194999", "can't read the figures"},
 		{"help churn", `unknown subcommand "churn"`},
 		{"throughput 5", `unexpected argument "5"`},
@@ -134,7 +142,7 @@ func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
 	for arguments, want := range map[string]string{
 		"--help": "throughput", "help": "calibrate", "help throughput": "--measure-latency", "throughput --help": "--queue-pattern",
-		"calibrate -h": "yardstick", "confirm -h": "QUEUESxWINDOW", "bind-churn -h": "--unbind", "connection-churn -h": "loopback", "backlog -h": "out of\norder", "table -h": "DIR/README.md", "--version": scenario.Program,
+		"calibrate -h": "yardstick", "confirm -h": "QUEUESxWINDOW", "bind-churn -h": "--unbind", "connection-churn -h": "loopback", "connection-count -h": "idle", "queue-count -h": "--keep", "backlog -h": "out of\norder", "table -h": "DIR/README.md", "--version": scenario.Program,
 	} {
 		code, stdout, stderr := runMain(t.Context(), strings.Fields(arguments)...)
 		if code != exitOK || !strings.Contains(stdout, want) || strings.Contains(stdout, relayCommand) || stderr != "" {

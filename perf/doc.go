@@ -10,11 +10,11 @@
 //	client/         publishers, consumers, callers on event loops
 //	scenario/       what subcommands have in common: target, output, progress
 //	churn/          scenarios that make and remove things all the time
+//	population/     what many idle connections or queues cost
 //	process/        CPU, memory and disk of the broker process
 //	results/        the JSON of measurements, tables; stats/ compares samples
 //
 //	cli.go          dispatcher: one scenario per file, registered in scenarios
-//	arguments.go    JSON options as field tables and properties
 //	throughput.go   the throughput scenario: run it, end it
 //	options.go      its options
 //	connect.go      its queues and connections

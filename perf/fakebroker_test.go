@@ -20,18 +20,20 @@ type fakeBroker struct {
 
 	// Knobs, set before the first connection.
 	frameMax      uint32
-	corruptEvery  int    // flip a body byte of every Nth delivery
-	swapOrder     bool   // deliver messages in pairs, the second first
-	closeAfter    int    // connection.close 404 after so many publishes
-	confirmSingly bool   // one ack per publish, in reverse within a read
-	nackEvery     int    // with confirmSingly: nack every Nth
-	holdConfirms  bool   // never confirm
-	refuseLogin   bool   // connection.close 403
-	greeting      string // written instead of connection.start
-	loseEvery     int    // lose every Nth message, but count it as waiting
-	doubleEvery   int    // keep every Nth message twice
-	forget        bool   // keep no message, as if all were consumed at once
-	refuseBind    bool   // channel.close 404 for every binding
+	corruptEvery  int                            // flip a body byte of every Nth delivery
+	swapOrder     bool                           // deliver messages in pairs, the second first
+	closeAfter    int                            // connection.close 404 after so many publishes
+	confirmSingly bool                           // one ack per publish, in reverse within a read
+	nackEvery     int                            // with confirmSingly: nack every Nth
+	holdConfirms  bool                           // never confirm
+	refuseLogin   bool                           // connection.close 403
+	greeting      string                         // written instead of connection.start
+	loseEvery     int                            // lose every Nth message, but count it as waiting
+	doubleEvery   int                            // keep every Nth message twice
+	forget        bool                           // keep no message, as if all were consumed at once
+	refuseBind    bool                           // channel.close 404 for every binding
+	atCall        func(method string, count int) // called for each method before it is answered
+	dropAt        int                            // when that many connections are open, drop the second
 
 	mu        sync.Mutex
 	queues    map[string]*fakeQueue
@@ -44,6 +46,7 @@ type fakeBroker struct {
 	deliverN  int
 	deletes   int
 	calls     map[string]int // methods received, by name
+	opened    []*fakeConn
 	lost      int
 	unacked   int // most publishes received while confirms are held
 	changed   *sync.Cond
@@ -245,7 +248,11 @@ func readFull(c net.Conn, into []byte) (n int, err error) {
 func (c *fakeConn) handle(channel uint16, method amqp.Method) bool {
 	b := c.broker
 	b.mu.Lock()
-	b.calls[amqp.MethodName(method.ID())]++
+	name := amqp.MethodName(method.ID())
+	b.calls[name]++
+	if b.atCall != nil {
+		b.atCall(name, b.calls[name])
+	}
 	b.changed.Broadcast()
 	b.mu.Unlock()
 	switch m := method.(type) {
@@ -256,6 +263,11 @@ func (c *fakeConn) handle(channel uint16, method amqp.Method) bool {
 		}
 		c.send(0, &amqp.ConnectionTune{ChannelMax: fakeChannelMax, FrameMax: b.frameMax, Heartbeat: 60})
 	case *amqp.ConnectionOpen:
+		b.mu.Lock()
+		if b.opened = append(b.opened, c); len(b.opened) == b.dropAt {
+			b.opened[1].Close()
+		}
+		b.mu.Unlock()
 		c.send(0, &amqp.ConnectionOpenOk{})
 	case *amqp.ConnectionClose:
 		c.send(0, &amqp.ConnectionCloseOk{})

@@ -118,13 +118,13 @@ func newThroughputRun(options *throughputOptions) (*throughputRun, error) {
 		failed:         make(chan error, 1),
 	}
 	var err error
-	if run.properties, err = parseProperties(options.Properties, options.Persistent); err != nil {
+	if run.properties, err = cli.ParseProperties(options.Properties, options.Persistent); err != nil {
 		return nil, err
 	}
-	if run.queueArguments, err = parseTable("queue-args", options.QueueArgs); err != nil {
+	if run.queueArguments, err = cli.ParseTable("queue-args", options.QueueArgs); err != nil {
 		return nil, err
 	}
-	if run.consumeArgument, err = parseTable("consumer-args", options.ConsumerArgs); err != nil {
+	if run.consumeArgument, err = cli.ParseTable("consumer-args", options.ConsumerArgs); err != nil {
 		return nil, err
 	}
 	run.loops, err = client.NewLoops(options.Loops, run)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/session"
 )
@@ -65,7 +66,7 @@ func (r *throughputResult) addRelay(ctx context.Context, before relayFigures, st
 	size := float64(r.PublishWireBytes)
 	if size == 0 {
 		// No publisher: what its publishes would have been.
-		properties, err := parseProperties("", false)
+		properties, err := cli.ParseProperties("", false)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,10 @@
 package scenario
 
 import (
+	"context"
+	"fmt"
 	"runtime"
+	"time"
 
 	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/client"
@@ -95,4 +98,34 @@ func ReadUsage(brokerPID int, loops []*client.Loop) process.Usage {
 		threads[i] = int(l.ThreadID.Load())
 	}
 	return process.ReadUsage(brokerPID, threads)
+}
+
+// Look reads what the options allow to read of the broker's memory and disk.
+func (o *Target) Look() (*results.BrokerLook, error) {
+	result := &results.BrokerLook{}
+	if o.BrokerPID > 0 {
+		memory, err := process.Memory(o.BrokerPID)
+		if err != nil {
+			return nil, fmt.Errorf("can't read the broker's memory: %w", err)
+		}
+		result.Memory = &memory
+	}
+	if o.Record.DataDir != "" {
+		disk, err := process.ReadDiskUsage(o.Record.DataDir)
+		if err != nil {
+			return nil, fmt.Errorf("can't read the size of the data directory: %w", err)
+		}
+		result.Disk = &disk
+	}
+	return result, nil
+}
+
+// Pause waits for a while, or until ctx ends.
+func Pause(ctx context.Context, span time.Duration) {
+	timer := time.NewTimer(span)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }

@@ -15,7 +15,7 @@ import (
 // the size of its handshake buffer; both what brokers usually propose.
 const (
 	FrameMaxDefault  = 128 << 10
-	sessionReadBytes = 16 << 10
+	sessionReadBytes = 4 << 10
 )
 
 // ClientChannel is the only channel (beside 0) that this tool opens, but for
@@ -210,6 +210,49 @@ func (s *Session) CallAll(count int, method func(i int) (channel uint16, method 
 	return nil
 }
 
+// publishBytes bounds how much PublishAll sends before it waits for confirms.
+const publishBytes = 64 << 10
+
+// PublishAll publishes count messages on channel 1, which must be in confirm
+// mode, and waits until the broker has confirmed them all. appendMessage
+// appends the frames of message i to dst. before is how many were published on
+// the channel before.
+func (s *Session) PublishAll(before uint64, count int, appendMessage func(dst []byte, i int) []byte) error {
+	for published, confirmed := 0, 0; confirmed < count; {
+		for ; published < count && (len(s.out) < publishBytes); published++ {
+			s.out = appendMessage(s.out, published)
+		}
+		if err := s.awaitConfirms(before+uint64(confirmed), published-confirmed); err != nil {
+			return err
+		}
+		confirmed = published
+	}
+	return nil
+}
+
+// awaitConfirms waits until the count messages behind delivery tag base are
+// acknowledged, in whatever order.
+func (s *Session) awaitConfirms(base uint64, count int) error {
+	singly := make(map[uint64]bool)
+	watermark := base
+	for watermark < base+uint64(count) {
+		var ack amqp.BasicAck
+		if err := s.await(&ack); err != nil {
+			return err
+		}
+		if tag := ack.DeliveryTag; ack.Multiple && tag > watermark {
+			watermark = tag
+		} else if !ack.Multiple {
+			singly[tag] = true
+		}
+		for singly[watermark+1] {
+			delete(singly, watermark+1)
+			watermark++
+		}
+	}
+	return nil
+}
+
 // await sends what is queued and reads until the wanted method.
 func (s *Session) await(reply amqp.Method) error {
 	for len(s.out) > 0 {
@@ -298,6 +341,8 @@ func ClosedBy(id uint32, arguments []byte) error {
 			return err
 		}
 		return &closeError{"channel", method.ReplyCode, string(method.ReplyText), MethodID(method.ClassID, method.MethodID)}
+	case amqp.BasicNackID:
+		return errors.New("the broker refused a message (basic.nack)")
 	case amqp.BasicCancelID:
 		return errors.New("the broker cancelled a consumer: its queue is gone or has moved")
 	}

@@ -1,4 +1,4 @@
-package perf
+package cli
 
 import (
 	"encoding/json"
@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
+
+// shortStringBytesMax is the length of a short string, in bytes.
+const shortStringBytesMax = 255
 
 // parseJSONObject reads one JSON object; empty text is an empty object.
 func parseJSONObject(option, text string) (map[string]any, error) {
@@ -22,24 +24,24 @@ func parseJSONObject(option, text string) (map[string]any, error) {
 	decoder.UseNumber()
 	var object map[string]any
 	if err := decoder.Decode(&object); err != nil {
-		return nil, cli.Usagef("--%s is not a JSON object: %v", option, err)
+		return nil, Usagef("--%s is not a JSON object: %v", option, err)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return nil, cli.Usagef("--%s has something behind its JSON object", option)
+		return nil, Usagef("--%s has something behind its JSON object", option)
 	}
 	return object, nil
 }
 
-// parseTable reads a JSON object as an AMQP field table: whole numbers become
+// ParseTable reads a JSON object as an AMQP field table: whole numbers become
 // 32- or 64-bit integers, others doubles, null a void.
-func parseTable(option, text string) (amqp.Table, error) {
+func ParseTable(option, text string) (amqp.Table, error) {
 	object, err := parseJSONObject(option, text)
 	if err != nil {
 		return nil, err
 	}
 	table, err := tableFrom(object)
 	if err != nil {
-		return nil, cli.Usagef("--%s: %v", option, err)
+		return nil, Usagef("--%s: %v", option, err)
 	}
 	return table, nil
 }
@@ -47,8 +49,8 @@ func parseTable(option, text string) (amqp.Table, error) {
 func tableFrom(object map[string]any) (amqp.Table, error) {
 	var builder amqp.TableBuilder
 	for _, name := range slices.Sorted(maps.Keys(object)) {
-		if len(name) > shortStringMax {
-			return nil, fmt.Errorf("a field name is longer than %d bytes", shortStringMax)
+		if len(name) > shortStringBytesMax {
+			return nil, fmt.Errorf("a field name is longer than %d bytes", shortStringBytesMax)
 		}
 		value, err := valueFrom(object[name])
 		if err != nil {
@@ -92,10 +94,10 @@ func valueFrom(value any) (amqp.Value, error) {
 	return amqp.Value{}, fmt.Errorf("%T can't be a field value", value)
 }
 
-// parseProperties encodes the properties of a message. Names are those of the
+// ParseProperties encodes the properties of a message. Names are those of the
 // specification, written content_type, content-type or contentType. The
 // delivery mode is always present: 2 when persistent, else 1, unless given.
-func parseProperties(text string, persistent bool) ([]byte, error) {
+func ParseProperties(text string, persistent bool) ([]byte, error) {
 	object, err := parseJSONObject("properties", text)
 	if err != nil {
 		return nil, err
@@ -106,7 +108,7 @@ func parseProperties(text string, persistent bool) ([]byte, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		if err := setProperty(&properties, name, object[name]); err != nil {
-			return nil, cli.Usagef("--properties: %s: %v", name, err)
+			return nil, Usagef("--properties: %s: %v", name, err)
 		}
 	}
 	return properties.Append(nil), nil
@@ -115,8 +117,8 @@ func parseProperties(text string, persistent bool) ([]byte, error) {
 func setProperty(p *amqp.Properties, name string, value any) error {
 	text := func(target *[]byte, flag uint16) error {
 		given, ok := value.(string)
-		if !ok || len(given) > shortStringMax {
-			return fmt.Errorf("must be a string of at most %d bytes", shortStringMax)
+		if !ok || len(given) > shortStringBytesMax {
+			return fmt.Errorf("must be a string of at most %d bytes", shortStringBytesMax)
 		}
 		*target = []byte(given)
 		p.Flags |= flag

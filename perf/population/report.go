@@ -1,0 +1,117 @@
+package population
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/basaltmq/basaltmq/perf/results"
+	"github.com/basaltmq/basaltmq/perf/scenario"
+)
+
+// Result is the JSON result of a count scenario.
+type Result struct {
+	results.Head
+	Unit             string              `json:"unit"`
+	Before           *results.BrokerLook `json:"before"` // idle, nothing made yet
+	Rows             []*Row              `json:"rows"`
+	RemovedPerSecond float64             `json:"removed_per_s,omitempty"`
+	After            *results.BrokerLook `json:"after,omitempty"` // all removed again
+	Options          any                 `json:"options"`
+}
+
+// Row is what the broker is like with so many things.
+type Row struct {
+	Count      int                 `json:"count"`
+	Seconds    float64             `json:"seconds"` // making those that were not there before
+	PerSecond  float64             `json:"per_s"`
+	BrokerCPU  *float64            `json:"broker_cpu_ns_each,omitempty"`
+	ClientCPU  float64             `json:"client_cpu_ns_each"`
+	Bottleneck bool                `json:"client_is_bottleneck"`
+	Look       *results.BrokerLook `json:"broker"`
+	// Growth of VmRSS since the beginning by the count, and since the row
+	// before by those that came with this one.
+	BytesEach     *float64 `json:"vm_rss_bytes_each,omitempty"`
+	BytesEachMore *float64 `json:"vm_rss_bytes_each_more,omitempty"`
+}
+
+func newResult(name, unit string, options any) *Result {
+	return &Result{
+		Head: results.Head{Scenario: name, Versions: results.Versions{Tool: scenario.ToolVersion()}},
+		Unit: unit, Options: options,
+	}
+}
+
+// compare fills in the growth of memory; the row is not in the result yet.
+func (row *Row) compare(r *Result) {
+	if row.Look.Memory == nil || r.Before.Memory == nil || row.Count == 0 {
+		return
+	}
+	each := func(before *results.Memory, count int) *float64 {
+		bytes := (float64(row.Look.Memory.RSS) - float64(before.RSS)) / float64(count)
+		return &bytes
+	}
+	row.BytesEach = each(r.Before.Memory, row.Count)
+	if len(r.Rows) > 0 {
+		if last := r.Rows[len(r.Rows)-1]; row.Count > last.Count {
+			row.BytesEachMore = each(last.Look.Memory, row.Count-last.Count)
+		}
+	}
+}
+
+// end writes the result, with what went wrong.
+func (r *Result) end(ctx context.Context, o *common, failure error, out scenario.Console) error {
+	r.Interrupted = ctx.Err() != nil
+	if failure != nil {
+		r.Error = failure.Error()
+	}
+	r.Environment = scenario.ReadEnvironment(o.Record)
+	if len(r.Rows) == 0 && failure != nil {
+		return failure
+	}
+	return errors.Join(o.Output.Write(out, r, func() { r.writeText(out.Stdout) }), failure)
+}
+
+func (r *Result) writeText(w io.Writer) {
+	fmt.Fprintf(w, "%s %s, %s\n", r.Versions.BrokerProduct, r.Versions.BrokerVersion, r.Unit)
+	fmt.Fprintf(w, "%-12s %10s %10s %10s %12s %12s %12s %12s %12s\n", "count", "RSS", "anonymous", "peak", "bytes each", "each more",
+		"made/s", "broker ns", "this tool ns")
+	memory := func(name string, look *results.BrokerLook) {
+		fmt.Fprintf(w, "%-12s", name)
+		if m := look.Memory; m != nil {
+			fmt.Fprintf(w, " %10s %10s %10s", results.HumanBytes(m.RSS), results.HumanBytes(m.Anon), results.HumanBytes(m.HWM))
+		} else {
+			fmt.Fprintf(w, " %10s %10s %10s", "-", "-", "-")
+		}
+	}
+	whole := func(value *float64) string {
+		if value == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%.0f", *value)
+	}
+	memory("0", r.Before)
+	fmt.Fprintln(w)
+	for _, row := range r.Rows {
+		memory(results.HumanCount(uint64(row.Count)), row.Look)
+		fmt.Fprintf(w, " %12s %12s %12s %12s %12.0f\n", whole(row.BytesEach), whole(row.BytesEachMore), results.HumanCount(uint64(row.PerSecond)),
+			whole(row.BrokerCPU), row.ClientCPU)
+		if d := row.Look.Disk; d != nil {
+			fmt.Fprintf(w, "%-12s %s on disk in %s files\n", "", results.HumanBytes(d.Allocated), results.HumanCount(uint64(d.Files)))
+		}
+		if row.Bottleneck {
+			fmt.Fprintf(w, "%-12s this tool is the bottleneck of making them: it is busy and the broker is not\n", "")
+		}
+	}
+	if r.After != nil {
+		memory("0 again", r.After)
+		fmt.Fprintf(w, "   removed at %s/s\n", results.HumanCount(uint64(r.RemovedPerSecond)))
+	}
+	if r.Interrupted {
+		fmt.Fprintln(w, "Interrupted: a partial result")
+	}
+	if r.Error != "" {
+		fmt.Fprintln(w, "Ended early by an error: a partial result")
+	}
+}
