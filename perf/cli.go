@@ -23,7 +23,7 @@ const (
 
 func scenarios() []scenario.Scenario {
 	return slices.Concat(
-		[]scenario.Scenario{throughputScenario(), confirmScenario(), backlogScenario()},
+		[]scenario.Scenario{throughputScenario(), latencyScenario(), fanoutScenario(), confirmScenario(), backlogScenario()},
 		churn.Scenarios(),
 		population.Scenarios(),
 		[]scenario.Scenario{calibrateScenario(), tableScenario(), relayScenario()},

@@ -64,6 +64,16 @@ func TestUsageErrors(t *testing.T) {
 		{"queue-churn -u=", "--prefix is 1 to"},
 		{"connection-churn -x 2", "unknown option -x"},
 		{"channel-churn --kinds durable", "unknown option --kinds"},
+		{"latency -r 0", `"0" is not a number from 1`},
+		{"latency -r 10k,", `"" is not a number from 1`},
+		{"latency -r 10 -x 3", "can't be shared evenly by 3 publishers"},
+		{"latency -s 7", "--size is 8 to"},
+		{"latency -y 0", "--publishers and --consumers are 1 to"},
+		{"latency -z 0", "--time must be above 0"},
+		{"latency -a 11 -P 10", "--ack 11 would never happen"},
+		{"fanout -k 0", `"0" is not a number from 1`},
+		{"fanout -u a%b", "without %"},
+		{"fanout -x 0", "--publishers is 1"},
 		{"connection-count -n 10,5", "--counts must grow"},
 		{"connection-count -n 0", `"0" is not a number from 1`},
 		{"connection-count -n 9M", "open files"},
@@ -142,7 +152,7 @@ func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
 	for arguments, want := range map[string]string{
 		"--help": "throughput", "help": "calibrate", "help throughput": "--measure-latency", "throughput --help": "--queue-pattern",
-		"calibrate -h": "yardstick", "confirm -h": "QUEUESxWINDOW", "bind-churn -h": "--unbind", "connection-churn -h": "loopback", "connection-count -h": "idle", "queue-count -h": "--keep", "backlog -h": "out of\norder", "table -h": "DIR/README.md", "--version": scenario.Program,
+		"calibrate -h": "yardstick", "confirm -h": "QUEUESxWINDOW", "bind-churn -h": "--unbind", "connection-churn -h": "loopback", "connection-count -h": "idle", "latency -h": "evenly spaced", "fanout -h": "--queues", "queue-count -h": "--keep", "backlog -h": "out of\norder", "table -h": "DIR/README.md", "--version": scenario.Program,
 	} {
 		code, stdout, stderr := runMain(t.Context(), strings.Fields(arguments)...)
 		if code != exitOK || !strings.Contains(stdout, want) || strings.Contains(stdout, relayCommand) || stderr != "" {

@@ -188,16 +188,7 @@ func measureCombination(ctx context.Context, o *confirmOptions, c confirmCombina
 	if err := connectConfirm(run, o, c, &result.Versions); err != nil {
 		return nil, err
 	}
-	meter := newMeter(run, out)
-	if o.Warmup == 0 {
-		meter.begin()
-	}
-	for _, l := range run.loops {
-		go l.Serve()
-	}
-	failure := run.measure(ctx, meter)
-	meter.finish()
-	run.stop()
+	meter, failure := run.execute(ctx, out)
 	if failure != nil {
 		return nil, failure
 	}

@@ -20,6 +20,8 @@
 //	connect.go      its queues and connections
 //	meter.go        its counters: progress line and measured window
 //	report.go       its result: JSON and text
+//	latency.go      open-loop latency at given rates; latencyreport.go its result
+//	fanout.go       one exchange, more and more queues
 //	calibrate.go    the yardsticks of a machine
 //	yardstick.go    a run set against the bare relay; write amplification
 //	relayprocess.go the bare relay; relay.go is its child process

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/basaltmq/basaltmq/perf/session"
 	"github.com/basaltmq/basaltmq/wire/amqp"
@@ -33,7 +34,9 @@ type fakeBroker struct {
 	forget        bool                           // keep no message, as if all were consumed at once
 	refuseBind    bool                           // channel.close 404 for every binding
 	atCall        func(method string, count int) // called for each method before it is answered
-	dropAt        int                            // when that many connections are open, drop the second
+	stallAt       int                            // stop reading for stallFor after so many publishes
+	stallFor      time.Duration
+	dropAt        int // when that many connections are open, drop the second
 
 	mu        sync.Mutex
 	queues    map[string]*fakeQueue
@@ -47,6 +50,7 @@ type fakeBroker struct {
 	deletes   int
 	calls     map[string]int // methods received, by name
 	opened    []*fakeConn
+	fanouts   map[string][]string // exchanges declared as such: the queues bound
 	lost      int
 	unacked   int // most publishes received while confirms are held
 	changed   *sync.Cond
@@ -73,6 +77,7 @@ type fakeConn struct {
 	finished bool
 	tag      uint64
 	lastAck  uint64
+	exchange string                  // of the publish being read
 	channels map[uint16]*fakeChannel // confirming ones
 }
 
@@ -88,7 +93,7 @@ func startFakeBroker(t *testing.T, adjust func(*fakeBroker)) (uri string, b *fak
 	if err != nil {
 		t.Fatal(err)
 	}
-	b = &fakeBroker{listener: listener, frameMax: 131072, queues: map[string]*fakeQueue{}, conns: map[*fakeConn]bool{}, calls: map[string]int{}}
+	b = &fakeBroker{listener: listener, frameMax: 131072, queues: map[string]*fakeQueue{}, conns: map[*fakeConn]bool{}, calls: map[string]int{}, fanouts: map[string][]string{}}
 	b.changed = sync.NewCond(&b.mu)
 	if adjust != nil {
 		adjust(b)
@@ -210,7 +215,7 @@ func (c *fakeConn) read() {
 				}
 				var isPublish bool
 				if publish, isPublish = method.(*amqp.BasicPublish); isPublish {
-					queue = string(publish.RoutingKey)
+					queue, c.exchange = string(publish.RoutingKey), string(publish.Exchange)
 				} else if !c.handle(frame.Channel, method) {
 					return
 				}
@@ -288,7 +293,22 @@ func (c *fakeConn) handle(channel uint16, method amqp.Method) bool {
 			c.send(session.ClientChannel, &amqp.ChannelClose{ReplyCode: 404, ReplyText: []byte("NOT_FOUND - no exchange"), ClassID: 50, MethodID: 20})
 			break
 		}
+		b.mu.Lock()
+		if bound, fanout := b.fanouts[string(m.Exchange)]; fanout {
+			b.fanouts[string(m.Exchange)] = append(bound, string(m.Queue))
+		}
+		b.mu.Unlock()
 		c.send(session.ClientChannel, &amqp.QueueBindOk{})
+	case *amqp.ExchangeDeclare:
+		b.mu.Lock()
+		b.fanouts[string(m.Exchange)] = nil
+		b.mu.Unlock()
+		c.send(session.ClientChannel, &amqp.ExchangeDeclareOk{})
+	case *amqp.ExchangeDelete:
+		b.mu.Lock()
+		delete(b.fanouts, string(m.Exchange))
+		b.mu.Unlock()
+		c.send(session.ClientChannel, &amqp.ExchangeDeleteOk{})
 	case *amqp.QueueUnbind:
 		c.send(session.ClientChannel, &amqp.QueueUnbindOk{})
 	case *amqp.BasicCancel:

@@ -1,6 +1,8 @@
 package perf
 
 import (
+	"time"
+
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -40,12 +42,21 @@ func (c *fakeConn) publish(channel uint16, queue string, message fakeMessage) bo
 	if b.forget {
 		return true
 	}
-	q := b.lockedQueue(queue)
-	q.messages = append(q.messages, message)
-	if b.doubleEvery > 0 && b.published%b.doubleEvery == 0 {
-		q.messages = append(q.messages, message)
+	targets, fanout := b.fanouts[c.exchange]
+	if !fanout {
+		targets = []string{queue}
 	}
-	b.pump(q)
+	for _, target := range targets {
+		q := b.lockedQueue(target)
+		q.messages = append(q.messages, message)
+		if b.doubleEvery > 0 && b.published%b.doubleEvery == 0 {
+			q.messages = append(q.messages, message)
+		}
+		b.pump(q)
+	}
+	if b.published == b.stallAt {
+		time.Sleep(b.stallFor) // what is measured is that somebody waits for it
+	}
 	return true
 }
 

@@ -34,13 +34,14 @@ type meter struct {
 	countEnded bool // the work ended the run, not the clock
 	latency    *hdrhistogram.Histogram
 	interval   *hdrhistogram.Histogram
+	delays     *hdrhistogram.Histogram // of the publishers' own schedule
 	stale      uint64
 	memory     process.MemoryWatch
 }
 
 func newMeter(run *throughputRun, out scenario.Console) *meter {
 	m := &meter{
-		run: run, latency: client.NewHistogram(), interval: client.NewHistogram(),
+		run: run, latency: client.NewHistogram(), interval: client.NewHistogram(), delays: client.NewHistogram(),
 		progress: scenario.NewProgress(out, run.options.Output.Quiet), memory: process.MemoryWatch{PID: run.options.BrokerPID},
 	}
 	m.first = m.read()
@@ -77,6 +78,7 @@ func (m *meter) read() snapshot {
 // begin starts the measured window.
 func (m *meter) begin() {
 	m.drainLatency(nil)
+	m.drainDelays(nil)
 	m.stale = 0
 	m.windowBegin, m.begun = m.read(), true
 	m.memory.Sample()
@@ -86,6 +88,14 @@ func (m *meter) drainLatency(target *hdrhistogram.Histogram) {
 	for _, l := range m.run.loops {
 		if l.Latency != nil {
 			m.stale += l.Latency.DrainInto(target)
+		}
+	}
+}
+
+func (m *meter) drainDelays(target *hdrhistogram.Histogram) {
+	for _, l := range m.run.loops {
+		if l.Delays != nil {
+			l.Delays.DrainInto(target)
 		}
 	}
 }
@@ -111,7 +121,7 @@ func (m *meter) showProgress(before, now snapshot) {
 	if m.begun {
 		phase = fmt.Sprintf("%.0fs", float64(now.at-m.windowBegin.at)/1e9)
 	}
-	fmt.Fprintf(&line, "%7s  published %s/s  consumed %s/s", phase,
+	fmt.Fprintf(&line, "%s%7s  published %s/s  consumed %s/s", m.run.options.label, phase,
 		perSecond(before.published, now.published), perSecond(before.consumed, now.consumed))
 	if m.run.options.ConfirmWindow > 0 {
 		fmt.Fprintf(&line, "  confirmed %s/s", perSecond(before.confirmed, now.confirmed))
@@ -148,5 +158,6 @@ func (m *meter) finish() {
 		m.windowBegin = m.first
 	}
 	m.drainLatency(m.latency)
+	m.drainDelays(m.delays)
 	m.progress.End()
 }

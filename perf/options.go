@@ -54,7 +54,9 @@ type throughputOptions struct {
 	MeasureLatency bool          `json:"measure_latency"`
 	Calibrate      time.Duration `json:"calibrate_ns,omitempty"` // of each of two
 
-	routingSet bool
+	routingSet    bool
+	measureDelays bool   // of the publishers' own schedule
+	label         string // in front of the progress line
 }
 
 // declareThroughput declares all options of the scenario on flags.

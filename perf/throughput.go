@@ -78,16 +78,7 @@ func runThroughput(ctx context.Context, options *throughputOptions, out scenario
 	if err := run.connect(); err != nil {
 		return err
 	}
-	meter := newMeter(run, out)
-	if options.Warmup == 0 {
-		meter.begin() // before the first message, so that none is missed
-	}
-	for _, l := range run.loops {
-		go l.Serve()
-	}
-	failure := run.measure(ctx, meter)
-	meter.finish()
-	run.stop()
+	meter, failure := run.execute(ctx, out)
 	result := meter.result()
 	if errors.Is(ctx.Err(), context.Canceled) {
 		result.Interrupted = true
@@ -127,8 +118,31 @@ func newThroughputRun(options *throughputOptions) (*throughputRun, error) {
 	if run.consumeArgument, err = cli.ParseTable("consumer-args", options.ConsumerArgs); err != nil {
 		return nil, err
 	}
-	run.loops, err = client.NewLoops(options.Loops, run)
-	return run, err
+	if run.loops, err = client.NewLoops(options.Loops, run); err != nil {
+		return nil, err
+	}
+	if options.measureDelays {
+		for _, l := range run.loops {
+			l.Delays = client.NewLatencyRecorder(0)
+		}
+	}
+	return run, nil
+}
+
+// execute runs the connected clients through warm-up and measurement. The meter
+// has the figures also when the run failed.
+func (run *throughputRun) execute(ctx context.Context, out scenario.Console) (*meter, error) {
+	meter := newMeter(run, out)
+	if run.options.Warmup == 0 {
+		meter.begin() // before the first message, so that none is missed
+	}
+	for _, l := range run.loops {
+		go l.Serve()
+	}
+	failure := run.measure(ctx, meter)
+	meter.finish()
+	run.stop()
+	return meter, failure
 }
 
 // measure waits through warm-up and measurement. It returns the failure that

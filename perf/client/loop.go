@@ -76,6 +76,7 @@ type Loop struct {
 	Paced   []client
 	buffer  []byte
 	Latency *latencyRecorder // nil unless measured
+	Delays  *latencyRecorder // from the intended time to the write, of paced publishers that stamp; nil unless measured
 	events  [loopEventsMax]unix.EpollEvent
 	armed   int64 // due time the timer is set to; 0: not set
 

@@ -155,9 +155,20 @@ func (p *Publisher) fill(limit uint64, now int64) bool {
 		count = int(limit - p.filled)
 	}
 	sendTime := now
+	delays := p.Loop.Delays
+	if p.Pace == nil {
+		delays = nil
+	}
+	if delays != nil {
+		delays.begin()
+		defer delays.end()
+	}
 	for i := range count {
 		if p.Pace != nil {
 			sendTime = p.Pace.intended(p.filled)
+		}
+		if delays != nil {
+			delays.recordMany(sendTime, 1)
 		}
 		p.filled++
 		p.Encoding.stamp(p.Buffer[i*size:(i+1)*size], p.Layout, sendTime, p.Identity|p.filled)
