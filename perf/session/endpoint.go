@@ -7,11 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Endpoint is where a broker listens, resolved.
+// Endpoint is where a broker listens, resolved. Any goroutine may use it.
 type Endpoint struct {
-	family   int
-	target   unix.Sockaddr
-	loopback bool // IPv4: any of 127.0.0.0/8 can be a source
+	ip   net.IP
+	port int
+}
+
+// target is the address for one connect: package unix encodes it in place, so
+// it can't be shared.
+func (e Endpoint) target() unix.Sockaddr {
+	if ip4 := e.ip.To4(); ip4 != nil {
+		return &unix.SockaddrInet4{Port: e.port, Addr: [4]byte(ip4)}
+	}
+	return &unix.SockaddrInet6{Port: e.port, Addr: [16]byte(e.ip.To16())}
 }
 
 // PortsPerSource is how many connections leave from one source address: a bit
@@ -25,24 +33,22 @@ func (a Address) Resolve() (Endpoint, error) {
 	if err != nil {
 		return Endpoint{}, err
 	}
-	if ip4 := resolved.IP.To4(); ip4 != nil {
-		return Endpoint{
-			family: unix.AF_INET, loopback: ip4.IsLoopback(),
-			target: &unix.SockaddrInet4{Port: resolved.Port, Addr: [4]byte(ip4)},
-		}, nil
-	}
-	return Endpoint{family: unix.AF_INET6, target: &unix.SockaddrInet6{Port: resolved.Port, Addr: [16]byte(resolved.IP.To16())}}, nil
+	return Endpoint{ip: resolved.IP, port: resolved.Port}, nil
 }
 
 // socket makes a socket for the connection of that number, bound to a source
 // address where the ports of the usual one would not do.
 func (e Endpoint) socket(flags, number int) (fd int, err error) {
-	fd, err = unix.Socket(e.family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|flags, 0)
+	family, loopback := unix.AF_INET6, false
+	if ip4 := e.ip.To4(); ip4 != nil {
+		family, loopback = unix.AF_INET, ip4.IsLoopback() // all of 127.0.0.0/8 can be a source
+	}
+	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|flags, 0)
 	if err != nil {
 		return -1, err
 	}
 	source := number / PortsPerSource
-	if err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err == nil && e.loopback && source > 0 {
+	if err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err == nil && loopback && source > 0 {
 		// The port is chosen when the connection is made, when both ends are known.
 		if err = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1); err == nil {
 			err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, byte(source >> 8), byte(source) + 1}})
@@ -61,7 +67,7 @@ func (e Endpoint) StartConnect(number int) (fd int, err error) {
 	if fd, err = e.socket(unix.SOCK_NONBLOCK, number); err != nil {
 		return -1, err
 	}
-	err = RetryInterrupted(func() error { return unix.Connect(fd, e.target) })
+	err = RetryInterrupted(func() error { return unix.Connect(fd, e.target()) })
 	if err != nil && err != unix.EINPROGRESS {
 		unix.Close(fd)
 		return -1, err
@@ -78,7 +84,7 @@ func (e Endpoint) dial(address Address, number int) (fd int, err error) {
 	for _, step := range []func() error{
 		func() error { return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit) },
 		func() error { return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit) },
-		func() error { return RetryInterrupted(func() error { return unix.Connect(fd, e.target) }) },
+		func() error { return RetryInterrupted(func() error { return unix.Connect(fd, e.target()) }) },
 	} {
 		if err := step(); err != nil {
 			unix.Close(fd)
