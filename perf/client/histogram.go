@@ -58,6 +58,9 @@ func (r *latencyRecorder) end() { r.mu.Unlock() }
 
 // record notes a message whose intended send time was sentAt.
 func (r *latencyRecorder) record(sentAt int64) {
+	if sentAt > r.now {
+		r.now = Now() // sent and read since begin, by two threads
+	}
 	if sentAt < r.RunStart || sentAt > r.now {
 		r.stale++
 		return
