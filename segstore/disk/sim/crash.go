@@ -56,7 +56,7 @@ func (d *Disk) performPartly(t *task) {
 	switch {
 	case op.Kind == disk.Write:
 		// Out of space ends it early, too.
-		_, _ = d.write(n, op.Pos, op.Buf[:d.random.IntN(len(op.Buf)+1)])
+		_, _ = d.write(n, op.Pos, op.Buf[:d.part(op, d.random.IntN(len(op.Buf)+1))])
 	case op.Kind == disk.Read || d.coin():
 	case op.Kind == disk.Sync:
 		d.sync(n)
@@ -65,6 +65,16 @@ func (d *Disk) performPartly(t *task) {
 	case op.Kind == disk.Punch:
 		d.resize(n, change{kind: punched, pos: op.Pos, end: op.Pos + op.Len})
 	}
+}
+
+// part is how much of a write that stops after n bytes is done: of one inside a
+// sector all or nothing.
+func (d *Disk) part(op *disk.Op, n int) int {
+	const least = 512
+	if len(op.Buf) > 0 && op.Pos/least == (op.Pos+int64(len(op.Buf))-1)/least && n < len(op.Buf) {
+		return 0
+	}
+	return n
 }
 
 // Kill is the death of the process: the returned Disk holds all that was done,

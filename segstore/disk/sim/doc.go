@@ -21,8 +21,9 @@
 //  4. Unsynced operations on names survive each for itself, subject to 5 of
 //     the next list. Names, and the sizes of different files, are not ordered with
 //     each other or with data.
-//  5. The process may die (Kill) with an Op half done: a write up to any byte.
-//     What it did before stays, and is still unsynced.
+//  5. The process may die (Kill) with an Op half done: a write up to any byte
+//     (one inside a sector of 512 bytes wholly or not at all: the kernel copies
+//     inside a page without a stop). What it did before stays, and is still unsynced.
 //  6. The disk is full in the middle of a write: what fits by whole blocks of 4
 //     KiB is written, the rest fails with ENOSPC. A write into a hole needs
 //     space too; an overwrite does not.

@@ -259,7 +259,7 @@ func (d *Disk) syncAfter(t *task) error {
 func (d *Disk) writeShort(n *node, op *disk.Op, fault *Injection) (int, error) {
 	part := 0
 	if len(op.Buf) > 0 {
-		part = d.random.IntN(len(op.Buf))
+		part = d.part(op, d.random.IntN(len(op.Buf)))
 	}
 	wrote, err := d.write(n, op.Pos, op.Buf[:part])
 	if err != nil || fault.Err != nil {
