@@ -59,6 +59,9 @@ func (s *Store) assemble(l *Log, rec *recovery) error {
 		if i+1 < len(l.segments) {
 			seg.full = true
 		}
+		if seg.sealed {
+			seg.gained, l.punch.wanted = rec.settled.gained[seg.base], true
+		}
 		l.sumBytes += uint64(seg.size - segmentHeaderBytes)
 		l.sumRecord += seg.records
 		l.reap = l.reap || l.isSettled(seg.base, max(seg.next, seg.base+1))
@@ -152,8 +155,11 @@ func (s *Store) findHoles(l *Log, seg *segment, set *intervalSet) error {
 		if base := batchBase(batch); base > next {
 			set.add(next, base)
 		}
-		next = batchEnd(batch)
-		pos += int64(len(batch))
+		if isHole(batch) {
+			set.add(batchBase(batch), endOf(batch))
+		}
+		next = endOf(batch)
+		pos += int64(batchLength(batch))
 	}
 	return nil
 }

@@ -18,6 +18,8 @@
 //	commit.go       ... a round as one group     checkpoint.go   making the older file superfluous
 //	plan.go         what goes to a log's files   persist.go      ... how it gets there
 //	spill.go        bounding memory              space.go        a full disk
+//	punch.go        space of settled records     puncher.go      ... at work
+//	survey.go       ... where it is              hole.go         ... its mark in the file
 //	tx.go           transactions, meta records   iogroup.go      one submission, many jobs
 //	segment.go      the segment file             settledfile.go  the settled file
 //	open.go         start, stop, deletion        recover.go      reading back after a stop
@@ -39,7 +41,10 @@
 // with 256 KiB or more to write goes by the journal, straight to its segment.
 // Chunks in a segment are released, but for the first 2 MiB of a log whose
 // consumers read there; who comes later reads blocks back from the segment.
-// When all records of a segment are settled its file is removed.
+// When all records of a segment are settled its file is removed; when most are,
+// the blocks of settled batches go back to the file system (punch.go). A record
+// that stays unsettled for long keeps its batch, 64 KiB at most unless it is
+// larger itself, and a block or two beside it.
 //
 // # Record batch (the same bytes in memory and on disk, little-endian)
 //
@@ -48,6 +53,7 @@
 //	  2  1  version, 1
 //	  3  1  flags, 0. Reserved: 1 producer id, epoch and sequence follow the
 //	        header; 2 compressed; 4 encrypted; 8 continuation of a large record.
+//	        16: no batch but the mark of a hole, see below.
 //	        A reader refuses flags it doesn't know.
 //	  4  4  length of the batch in bytes, header included
 //	  8  4  CRC-32C of all other bytes of the batch (0-7, then 12 to the end; so
@@ -78,14 +84,28 @@
 //	40 24  0
 //	64     batches in ascending order of offsets
 //
-// and, once sealed,
+// Once it is sealed, the header of a batch may be replaced by the mark of a hole,
+// which stands for this batch and those after it up to the hole's end. It lies in
+// one sector of 512 bytes:
+//
+//	 0  8  as in a batch, flags 16; the length is that of the hole
+//	 8  4  CRC-32C of the other 44 bytes
+//	12  8  base offset of the first batch
+//	20  8  0
+//	28  8  base timestamp of the first batch
+//	36  4  0
+//	40  8  next offset: all from the base offset up to it are settled
+//	48     up to the length: nothing; zeros or old bytes
+//
+// A segment ends, once sealed, with
 //
 //	i  4  index magic "BIDX"
 //	    4  entry count n
 //	    4  hole count m; 2^32-1 if there are more than 4096, which aren't listed
 //	    4  0
 //	  24n  entries: offset, position, timestamp (8 bytes each) of the first batch
-//	       that begins at least 64 KiB after the one of the entry before
+//	       that begins at least 64 KiB after the one of the entry before; one that
+//	       is in a hole now stays in the index
 //	  16m  holes: offsets [first, end) (8 bytes each) that were settled before
 //	       they had to be written
 //	t  8  trailer magic "BASALEND"; t is 52 bytes before the end of the file
@@ -109,7 +129,8 @@
 //	32     records of 24 bytes:
 //	       1 kind, 3 zeros, 4 CRC-32C of the other 20, 8 a, 8 b
 //	       kind 1: all below a is settled; kind 2: [a, b) is settled;
-//	       kind 3: the cursor is a
+//	       kind 3: the cursor is a; kind 4: in the segment with base offset a,
+//	       b bytes of settled batches were found or given up, see punch.go
 //
 // It is written under another name, synced, and renamed: when a log with many
 // settled ranges is checkpointed, when its last segment goes, and by Close. Records
@@ -166,6 +187,13 @@
 //  13. All of a transaction is in one group of the journal. Its batches go to
 //     segments, and segments that it settled are removed, only when that group
 //     is synced.
+//  14. A mark of a hole is written only in a sealed segment whose footer is synced,
+//     and only when the settling of all offsets in it is on stable storage: the
+//     round of the journal is synced. Blocks are punched only when the mark is
+//     synced, whole ones, between the mark and the end of the hole. So an
+//     unsealed tail has no holes, footers and unsettled batches are never touched,
+//     and whoever walks a segment from its start meets batches and marks, or
+//     damage. A failure here fences nothing.
 //
 // # What a crash can leave, and what mends it
 //
@@ -193,6 +221,9 @@
 //     nobody's log; the owner has it set aside (ListLogs, Quarantine).
 //  14. Logs in the journal that the owner does not open: they stay, are
 //     listed by ListLogs, and checkpointed like others.
+//  15. A mark whose blocks were not punched, or not all, or a run of settled batches
+//     whose mark did not arrive: both are as good as a hole. The space comes back
+//     when the segment is looked at again.
 //
 // A corrupt batch in a sealed segment is found by the reader that gets there:
 // reported once, counted in Stats, and its offsets are ErrMissing from then on.
@@ -203,15 +234,16 @@
 // loops: none waits for the disk, except Open, OpenLog, ListLogs, Quarantine,
 // Close and Crash. A Batch and a Reader belong to one goroutine at a time.
 //
-// Lock order: gate.mu, then Log.mu, then one of Store.mu, Store.chunkMu, fetcher.mu or a lock
-// of the arena; these four are leaves. Never two Log.mu. fileCache.mu is taken
+// Lock order: gate.mu, then Log.mu, then one of Store.mu, Store.chunkMu, fetcher.mu,
+// puncher.mu or a lock of the arena; these five are leaves. Never two Log.mu. fileCache.mu is taken
 // with no other lock held, because files are opened under it (OpenLog, whose
 // log nobody knows yet, is the exception). Callbacks (OnCommit, wake) run with
 // no lock held.
 //
 // The lists of logs to visit, and the flags in a log that mirror them, change
 // under Store.mu. Of a log's disk side (segments, acks) the flusher is the only writer, under
-// the log's mutex where others read it: it reads them without. The fields of a
+// the log's mutex where others read it: it reads them without. (The puncher makes
+// holes in sealed segments, which the flusher does not write to any more.) The fields of a
 // segment that only it uses (created, entrySynced, unsynced, bare, full,
 // footerDirty), and the journal, need no lock at all.
 //

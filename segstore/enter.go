@@ -113,6 +113,7 @@ func (l *Log) enter(r *round, p pass) (segments, moved bool) {
 	if l.transient {
 		l.bypass(bound)
 		l.enterReap(p)
+		l.enterPunch(r, p)
 		return len(l.segments) > 0 || j.segmentTo > 0, false
 	}
 	if j.checkpoint {
@@ -126,6 +127,7 @@ func (l *Log) enter(r *round, p pass) (segments, moved bool) {
 	l.spreadSave(r, p, bound)
 	l.enterSettled(r, p)
 	l.enterReap(p)
+	l.enterPunch(r, p)
 	if l.want > l.durable.Load() && j.round > l.store.flusher.syncedRound.Load() {
 		r.wantSync = true
 	}

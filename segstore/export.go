@@ -12,6 +12,7 @@ import (
 // Sizes and limits of the formats, bytes and offsets.
 const (
 	BatchHeaderBytes   = batchHeaderBytes
+	HoleMarkBytes      = holeBytes
 	SegmentHeaderBytes = segmentHeaderBytes
 	TrailerBytes       = trailerBytes
 	SettledHeaderBytes = settledHeaderBytes
@@ -32,9 +33,10 @@ const (
 
 // Kinds of settled records, see DecodeSettledRecord.
 const (
-	SettledLow    = settledLow
-	SettledRange  = settledRange
-	SettledCursor = settledCursor
+	SettledLow     = settledLow
+	SettledRange   = settledRange
+	SettledCursor  = settledCursor
+	SettledPunched = settledPunched
 )
 
 // BatchMagic is how each batch begins.
@@ -48,6 +50,22 @@ type BatchInfo struct {
 	Templates     int
 	TemplateBytes int
 	Checksum      uint32
+	Hole          bool // the mark of a hole: Bytes and offsets are those of the hole, the mark is HoleMarkBytes
+}
+
+// DecodeHole reads the mark of a hole at the start of data, completely. found is
+// false when data is not headed like one: then it is to be tried as a batch.
+func DecodeHole(data []byte) (info BatchInfo, found bool, err error) {
+	if !isHole(data) {
+		return BatchInfo{}, false, nil
+	}
+	if err := checkHole(data); err != nil {
+		return BatchInfo{}, true, err
+	}
+	return BatchInfo{
+		Base: batchBase(data), End: endOf(data), Timestamp: batchTimestamp(data), Bytes: int64(batchLength(data)),
+		Checksum: binary.LittleEndian.Uint32(data[batchCRCPos:]), Hole: true,
+	}, true, nil
 }
 
 // DecodeBatchHeader reads the header at the start of data, judging only whether

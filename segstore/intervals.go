@@ -194,6 +194,19 @@ func (s *intervalSet) covered(first, end uint64) uint64 {
 	return n
 }
 
+// within calls f for what of [first, end) is in the set, in order, until it
+// returns false.
+func (s *intervalSet) within(first, end uint64, f func(interval) bool) {
+	leaf, at := s.find(first + 1)
+	for ; leaf < len(s.leaves); leaf, at = leaf+1, 0 {
+		for _, iv := range s.leaves[leaf][at:] {
+			if iv.first >= end || !f(interval{max(iv.first, first), min(iv.end, end)}) {
+				return
+			}
+		}
+	}
+}
+
 // each calls f for all intervals in order until it returns false.
 func (s *intervalSet) each(f func(interval) bool) {
 	for _, leaf := range s.leaves {

@@ -37,19 +37,30 @@ func (s *Store) load(f *fetch) (*block, error) {
 	}
 	expected := seg.base
 	for pos < sc.limit {
+		if gap := s.beforeHole(l, seg, pos); gap > 0 {
+			sc.block = int(min(int64(sc.block), max(gap, allocBytes))) // behind it are zeros
+		}
 		batch, err := sc.batch(pos)
-		if err == nil && (batchBase(batch) < expected || batchEnd(batch) > next) {
+		if err == nil && (batchBase(batch) < expected || endOf(batch) > next) {
 			err = fmt.Errorf("%w: offset %d is out of order", errBatch, batchBase(batch))
 		}
 		switch {
-		case err == nil && batchEnd(batch) > f.offset:
+		case err == nil && !isHole(batch) && endOf(batch) > f.offset:
 			return sc.takeBlock(f, pos, next), nil
 		case err == nil:
-			pos += int64(len(batch))
-			expected = batchEnd(batch)
+			pos += int64(batchLength(batch))
+			expected = endOf(batch)
 			continue
 		case !isBatchError(err):
 			return nil, fmt.Errorf("segstore: %w", err)
+		}
+		hole, inside, holeErr := s.inHole(l, seg, h.file, pos)
+		if holeErr != nil {
+			return nil, fmt.Errorf("segstore: %w", holeErr)
+		}
+		if inside { // the index knows nothing of holes
+			pos = hole.end
+			continue
 		}
 		s.corrupt(l, seg, pos, err)
 		at, found, err := sc.resync(pos, expected, next)

@@ -52,6 +52,7 @@ type Log struct {
 	lists   atomic.Uint32 // which lists of the store name this log; changed under Store.mu
 	changed bool          // low, pending or cursor moved since the journal was told
 	stale   bool          // and since the settled file was written
+	punch   punching      // see punch.go
 	spill   bool          // its chunks are to be written to a segment: memory is short; the flusher's
 	reap    bool          // a segment may be wholly settled
 	deleted bool
@@ -214,6 +215,7 @@ func (l *Log) Settle(first, count uint64) {
 		l.reap = l.reap || len(l.segments) > 0
 	}
 	l.changed, l.stale = true, true
+	l.punch.wanted = l.punch.wanted || len(l.segments) > 0 && (l.segments[0].sealed || l.segments[0].end >= l.store.tune.sealBytes)
 	l.list(listDirty)
 }
 

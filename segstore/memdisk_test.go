@@ -21,6 +21,8 @@ type memDisk struct {
 	fail  func(what, path string) error // called with mu held
 	left  int                           // mutations until the process is killed, -1 never
 	opens int                           // files open
+
+	punched int64 // bytes of all punches
 }
 
 type memNode struct {
@@ -34,6 +36,7 @@ type memNode struct {
 
 type memWrite struct {
 	truncate bool
+	punch    int64 // bytes that become zeros, as far as the file goes
 	pos      int64
 	data     []byte
 }
@@ -279,7 +282,7 @@ func (d *memDisk) do(op *disk.Op) error {
 		}
 	case disk.Write:
 		buf := op.Buf
-		if d.left == 1 {
+		if d.left == 1 && tears(op.Pos, buf) {
 			buf = buf[:len(buf)/2] // the kill comes in the middle of the write
 		}
 		if err := d.mutate("write", f.path); err != nil {
@@ -295,10 +298,14 @@ func (d *memDisk) do(op *disk.Op) error {
 			return err
 		}
 		n.apply(memWrite{truncate: true, pos: op.Pos})
+	case disk.Punch:
+		if err := d.mutate("punch", f.path); err != nil {
+			return err
+		}
+		n.apply(memWrite{punch: op.Len, pos: op.Pos})
+		d.punched += op.Len
 	case disk.Sync:
 		return d.sync(f)
-	default:
-		return errors.ErrUnsupported
 	}
 	return nil
 }
@@ -321,6 +328,10 @@ func (n *memNode) apply(w memWrite) {
 
 func (w memWrite) on(data []byte) []byte {
 	end := w.pos + int64(len(w.data))
+	if w.punch > 0 {
+		clear(data[min(w.pos, int64(len(data))):min(w.pos+w.punch, int64(len(data)))])
+		return data
+	}
 	switch have := int64(len(data)); {
 	case w.truncate && end < have:
 		data = data[:end:end]
@@ -329,49 +340,6 @@ func (w memWrite) on(data []byte) []byte {
 	}
 	copy(data[w.pos:], w.data)
 	return data
-}
-
-// losePower keeps of everything unsynced only what keep says.
-func (d *memDisk) losePower(keep func() bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.left, d.fail = -1, nil
-	d.root.losePower(keep)
-}
-
-func (n *memNode) losePower(keep func() bool) {
-	if !n.dir {
-		data := slices.Clone(n.stable)
-		for _, w := range n.pending {
-			if keep() {
-				if len(w.data) > 1 && !keep() {
-					w.data = w.data[:len(w.data)/2]
-				}
-				data = w.on(data)
-			}
-		}
-		n.data, n.stable, n.pending = data, slices.Clone(data), nil
-		return
-	}
-	names := maps.Clone(n.children)
-	for name, node := range n.synced {
-		if n.children[name] == nil && keep() {
-			continue // its removal arrived
-		}
-		if n.children[name] != node && n.children[name] != nil && keep() {
-			continue // its replacement arrived
-		}
-		names[name] = node
-	}
-	for name := range n.children {
-		if n.synced[name] == nil && !keep() {
-			delete(names, name)
-		}
-	}
-	n.children, n.synced = names, maps.Clone(names)
-	for _, name := range slices.Sorted(maps.Keys(n.children)) {
-		n.children[name].losePower(keep)
-	}
 }
 
 // revive lets a killed process's successor use the disk.

@@ -69,6 +69,7 @@ func (s *Store) shutdown(flush bool) error {
 	close(s.stop)
 	<-s.stopped
 	s.stopFetcher()
+	s.stopPuncher()
 	s.gate.mu.Lock()
 	s.mu.Lock()
 	logs := slices.Collect(maps.Values(s.logs))

@@ -214,6 +214,7 @@ func (s *Store) sealJobs(jobs []job) {
 		for _, seg := range j.sealing {
 			seg.sealed, seg.footerDirty = true, !j.log.transient
 			seg.index, seg.holes = nil, nil
+			j.log.punch.wanted = true
 		}
 		j.log.mu.Unlock()
 	}

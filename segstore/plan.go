@@ -160,7 +160,7 @@ func (l *Log) openSegment(offset uint64, length int64) *segment {
 		}
 		s.full = true
 	}
-	s := &segment{base: offset, next: offset, size: segmentHeaderBytes, end: segmentHeaderBytes}
+	s := &segment{base: offset, next: offset, size: segmentHeaderBytes, end: segmentHeaderBytes, mapped: true}
 	l.segments = append(l.segments, s)
 	return s
 }
@@ -322,7 +322,7 @@ func (l *Log) relist() {
 	for i := len(l.segments) - 1; i >= 0 && !slow && !l.segments[i].sealed; i-- {
 		slow = l.segments[i].full
 	}
-	if slow || !l.transient && l.journaled.round > l.store.flusher.syncedRound.Load() {
+	if slow || l.punch.wanted || !l.transient && l.journaled.round > l.store.flusher.syncedRound.Load() {
 		l.list(listSlow)
 	}
 	if l.heldBytes.Load() > 0 {
@@ -361,6 +361,7 @@ func (l *Log) finish() (moved bool) {
 	}
 	l.evict()
 	moved = l.promote()
+	l.startPunch()
 	l.relist()
 	return moved
 }

@@ -106,7 +106,7 @@ func (s *Store) recoverSegment(l *Log, rec *recovery, base, ceiling uint64) (end
 	if err := disk.Run(s.disk, &readHead, &readTail); err != nil {
 		return 0, fmt.Errorf("segstore: %w", err)
 	}
-	seg := &segment{base: base, next: base, size: segmentHeaderBytes, end: segmentHeaderBytes, created: true}
+	seg := &segment{base: base, next: base, size: segmentHeaderBytes, end: segmentHeaderBytes, created: true} // its holes are not known
 	if err := checkSegmentHeader(head[:readHead.N], l.id, base); err != nil {
 		// Its offsets must not be used again, as far as they can be known.
 		sc := scanner{store: s, file: h.file, limit: bytes, block: s.tune.blockBytes}
@@ -119,7 +119,7 @@ func (s *Store) recoverSegment(l *Log, rec *recovery, base, ceiling uint64) (end
 		return found, s.setAside(l.dir(), name, err)
 	}
 	if !seg.decodeTrailer(tail[:readTail.N], bytes) || seg.next > ceiling {
-		*seg = segment{base: base, next: base, size: segmentHeaderBytes, end: segmentHeaderBytes, created: true, unsynced: true, bare: true}
+		*seg = segment{base: base, next: base, size: segmentHeaderBytes, end: segmentHeaderBytes, created: true, unsynced: true, bare: true, mapped: true}
 		if err := s.scanSegment(l, rec, seg, h.file, bytes, ceiling); err != nil {
 			return 0, err
 		}
@@ -148,8 +148,8 @@ func (s *scanner) lastOffset(base, ceiling uint64) (uint64, error) {
 		if err != nil {
 			return end, err
 		}
-		end = max(end, batchEnd(batch))
-		pos = at + int64(len(batch)) - 1
+		end = max(end, endOf(batch))
+		pos = at + int64(batchLength(batch)) - 1
 	}
 }
 
@@ -162,14 +162,19 @@ func (s *Store) scanSegment(l *Log, rec *recovery, seg *segment, file disk.File,
 	defer sc.release()
 	for seg.end < bytes {
 		batch, err := sc.batch(seg.end)
-		if err == nil && (batchBase(batch) < seg.next || batchEnd(batch) > ceiling) {
+		if err == nil && (batchBase(batch) < seg.next || endOf(batch) > ceiling) {
 			err = fmt.Errorf("%w: offset %d is out of order", errBatch, batchBase(batch))
 		}
 		if err == nil {
 			if base := batchBase(batch); base > seg.next {
 				rec.holes.add(seg.next, base)
 			}
-			seg.note(batch, s.tune.indexBytes)
+			if isHole(batch) {
+				rec.holes.add(batchBase(batch), endOf(batch))
+				seg.noteHole(batch, s.tune.indexBytes)
+			} else {
+				seg.note(batch, s.tune.indexBytes)
+			}
 			continue
 		}
 		if !isBatchError(err) {

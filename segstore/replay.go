@@ -294,6 +294,10 @@ func (s *Store) rewrite(file disk.File, seg *segment, pos int64) error {
 				return err
 			}
 			pos = at
+		case err == nil && isHole(w): // what is in it means nothing
+			length := int64(batchLength(w))
+			err = s.writeBack(file, pos, w)
+			pos += length
 		case err == nil:
 			n := len(w)
 			for w = sc.buf.Bytes()[pos-sc.start : sc.n]; n < len(w); {

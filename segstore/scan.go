@@ -56,14 +56,22 @@ func (s *scanner) release() {
 	}
 }
 
-// batch returns the verified batch at pos. An error that is errBatch means
-// that there is none, any other is a failed read.
+// batch returns the verified batch at pos, or the mark of the hole that begins
+// there (isHole): batchLength and endOf tell of both how to go on. An error
+// that is errBatch means that there is neither, any other is a failed read.
 func (s *scanner) batch(pos int64) ([]byte, error) {
-	w, err := s.window(pos, batchHeaderBytes)
+	w, err := s.window(pos, holeBytes)
 	if err != nil {
 		return nil, err
 	}
-	if err = checkHeader(w); err == nil {
+	if isHole(w) {
+		if err = checkHole(w); err == nil && pos+int64(batchLength(w)) > s.limit {
+			err = errShort
+		}
+		if err == nil {
+			return w[:holeBytes], nil
+		}
+	} else if err = checkHeader(w); err == nil {
 		length := batchLength(w)
 		if pos+int64(length) > s.limit {
 			err = errShort
@@ -85,7 +93,7 @@ func (s *scanner) batch(pos int64) ([]byte, error) {
 // batchMagicBytes is batchMagic as it is in the file, and the version.
 var batchMagicBytes = []byte{batchMagic & 0xFF, batchMagic >> 8, batchVersion}
 
-// resync looks for the next good batch after pos with offsets in
+// resync looks for the next good batch, or hole, after pos with offsets in
 // [floor, ceiling); found is false when there is none.
 func (s *scanner) resync(pos int64, floor, ceiling uint64) (at int64, found bool, err error) {
 	for pos++; pos+batchHeaderBytes <= s.limit; {
@@ -100,7 +108,7 @@ func (s *scanner) resync(pos int64, floor, ceiling uint64) (at int64, found bool
 		}
 		pos += int64(i)
 		switch batch, err := s.batch(pos); {
-		case err == nil && batchBase(batch) >= floor && batchEnd(batch) <= ceiling:
+		case err == nil && batchBase(batch) >= floor && endOf(batch) <= ceiling:
 			return pos, true, nil
 		case err != nil && !isBatchError(err):
 			return 0, false, err

@@ -63,6 +63,11 @@ type segment struct {
 	dead        bool // all settled, to be removed in this round
 	removed     bool
 	bad         []int64 // positions of corrupt batches that were reported
+
+	punched  []hole // where blocks were given back, see punch.go; complete if mapped
+	mapped   bool
+	punching bool  // somebody is at it
+	gained   int64 // the gain that was looked for the last time
 }
 
 // indexEntry says where a batch is.
@@ -88,6 +93,18 @@ func (s *segment) note(batch []byte, everyBytes int64) {
 	s.next = batchEnd(batch)
 	s.records += batchCount(batch)
 	s.end += int64(batchLength(batch))
+}
+
+// noteHole extends the segment by the hole that begins at s.end.
+func (s *segment) noteHole(mark []byte, everyBytes int64) {
+	s.note(mark, everyBytes)
+	if next := endOf(mark); len(s.holes) < segmentHolesMax {
+		s.holes = append(s.holes, interval{batchBase(mark), next})
+	} else {
+		s.holesMany = true
+	}
+	s.next = endOf(mark)
+	s.punched = append(s.punched, hole{pos: s.end - int64(batchLength(mark)), end: s.end})
 }
 
 // lookup returns the position of a batch at or before the one with offset.

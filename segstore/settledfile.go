@@ -14,9 +14,10 @@ const (
 	settledHeaderBytes = 32
 	settledRecordBytes = 24
 
-	settledLow    = 1 // all offsets below a are settled
-	settledRange  = 2 // offsets [a, b) are settled
-	settledCursor = 3 // the cursor is a
+	settledLow     = 1 // all offsets below a are settled
+	settledRange   = 2 // offsets [a, b) are settled
+	settledCursor  = 3 // the cursor is a
+	settledPunched = 4 // in the segment with base offset a, a gain of b bytes was looked for
 )
 
 // settledFile is what the log knows of its settled file, which is written anew
@@ -66,8 +67,9 @@ func appendSettled(out []byte, kind byte, a, b uint64) []byte {
 type settledState struct {
 	low, cursor uint64
 	ranges      intervalSet
-	end         uint64 // the highest offset named
-	bad         int    // unreadable records between good ones
+	end         uint64           // the highest offset named
+	bad         int              // unreadable records between good ones
+	gained      map[uint64]int64 // by base offset of the segment
 }
 
 // decodeSettled reads the records after the header and returns the position
@@ -88,6 +90,12 @@ func decodeSettled(data []byte) (st settledState, good int64) {
 			st.cursor = a
 		case ok && r[0] == settledRange && a < b:
 			st.ranges.add(a, b)
+		case ok && r[0] == settledPunched:
+			if st.gained == nil {
+				st.gained = map[uint64]int64{}
+			}
+			st.gained[a] = int64(b)
+			a, b = 0, 0 // they name no offset that has to be there
 		default:
 			skipped++
 			continue
@@ -109,6 +117,9 @@ func (st *settledState) merge(other *settledState) {
 		st.ranges.add(iv.first, iv.end)
 		return true
 	})
+	if st.gained == nil {
+		st.gained = other.gained
+	}
 	st.low = st.ranges.advance(max(st.low, other.low))
 	st.end = max(st.end, other.end)
 }
@@ -131,5 +142,10 @@ func (l *Log) encodeSettled(createdMs int64, handled uint64) []byte {
 		return iv.end < handled
 	})
 	out = appendSettled(out, settledCursor, l.cursor, 0)
+	for _, seg := range l.segments {
+		if seg.gained > 0 && !seg.dead {
+			out = appendSettled(out, settledPunched, seg.base, uint64(seg.gained))
+		}
+	}
 	return out
 }

@@ -45,6 +45,7 @@ type Options struct {
 	TailBytesLow  int64         // and those that clear it; 4 MiB
 	JournalBytes  int64         // size at which the journal changes to its other file; 128 MiB
 	HeldBytes     int64         // memory for records that only the journal has; 8 MiB
+	PunchBytes    int64         // what a segment must have to give back, and a 16th of it, before it is looked at; 256 KiB
 
 	// DurabilityOS makes "durable" mean written to the page cache.
 	DurabilityOS bool
@@ -97,6 +98,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.TailBytesLow, o.TailBytesHigh/2)
 	setDefault(&o.JournalBytes, 128<<20)
 	setDefault(&o.HeldBytes, 8<<20)
+	setDefault(&o.PunchBytes, 256<<10)
 	if o.OnCommit == nil {
 		o.OnCommit = func() {}
 	}
@@ -169,6 +171,8 @@ type Store struct {
 	syncs          atomic.Uint64
 	cycles         atomic.Uint64
 	corruptBatches atomic.Uint64
+	punches        atomic.Uint64
+	punchedBytes   atomic.Uint64
 	fencedLogs     atomic.Int64
 
 	chunkMu   sync.Mutex
@@ -192,6 +196,7 @@ type Store struct {
 	journal journalState
 	gate    gate
 	fetcher fetcher
+	puncher puncher
 }
 
 // list puts the log on a list of the store unless it is there already. Called
@@ -291,6 +296,8 @@ type Stats struct {
 	Syncs          uint64
 	Cycles         uint64 // of the flusher
 	CorruptBatches uint64
+	Punches        uint64 // holes given back to the file system
+	PunchedBytes   uint64 // and their blocks
 
 	HeldBytes       int64         // memory of records that only the journal has
 	JournalBytes    uint64        // written to the journal
@@ -320,6 +327,8 @@ func (s *Store) Stats() Stats {
 		Syncs:          s.syncs.Load(),
 		Cycles:         s.cycles.Load(),
 		CorruptBatches: s.corruptBatches.Load(),
+		Punches:        s.punches.Load(),
+		PunchedBytes:   s.punchedBytes.Load(),
 
 		HeldBytes:       s.heldBytes.Load(),
 		JournalBytes:    s.journal.bytes.Load(),
