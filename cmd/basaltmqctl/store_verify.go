@@ -140,6 +140,9 @@ func (r *verifyReport) write(w io.Writer) {
 	fmt.Fprintf(w, "segments   %d (%d sealed)\n", r.Segments, r.Sealed)
 	fmt.Fprintf(w, "journal    %d groups, %d entries; %d records are in no segment\n", r.Journal.Groups, r.Journal.Entries, r.Journal.Records)
 	fmt.Fprintf(w, "batches    %d\n", r.Batches)
+	if r.Holes > 0 {
+		fmt.Fprintf(w, "holes      %d (%s of settled batches given back)\n", r.Holes, byteCount(int64(r.HoleBytes)))
+	}
 	fmt.Fprintf(w, "records    %d (%d unsettled)\n", r.Records, r.Unsettled)
 	fmt.Fprintf(w, "bytes      %d (%s) in %.1f s\n", r.Bytes, byteCount(r.Bytes), r.Seconds)
 	result := "sound"

@@ -36,6 +36,20 @@ func asBatchError(err error) error {
 	return &batchError{text: text}
 }
 
+// place returns what the batch header at pos says, or the mark of a hole there,
+// which is sound then. Holes are in segments only.
+func (w *window) place(pos int64) (segstore.BatchInfo, error) {
+	head, err := w.at(pos, segstore.HoleMarkBytes)
+	if err != nil {
+		return segstore.BatchInfo{}, err
+	}
+	info, isHole, err := segstore.DecodeHole(head)
+	if !isHole {
+		return w.header(pos)
+	}
+	return w.decoded(pos, info, err)
+}
+
 // header returns what the batch header at pos says.
 func (w *window) header(pos int64) (segstore.BatchInfo, error) {
 	head, err := w.at(pos, segstore.BatchHeaderBytes)
@@ -43,6 +57,11 @@ func (w *window) header(pos int64) (segstore.BatchInfo, error) {
 		return segstore.BatchInfo{}, err
 	}
 	info, err := segstore.DecodeBatchHeader(head)
+	return w.decoded(pos, info, err)
+}
+
+// decoded judges what was decoded at pos.
+func (w *window) decoded(pos int64, info segstore.BatchInfo, err error) (segstore.BatchInfo, error) {
 	if err != nil {
 		return info, asBatchError(err)
 	}
@@ -50,6 +69,14 @@ func (w *window) header(pos int64) (segstore.BatchInfo, error) {
 		return info, &batchError{text: "the batch goes on beyond the end of the data", short: true}
 	}
 	return info, nil
+}
+
+// span verifies the batch or the hole at pos completely.
+func (w *window) span(pos int64) (segstore.BatchInfo, error) {
+	if info, err := w.place(pos); err != nil || info.Hole {
+		return info, err
+	}
+	return w.batch(pos)
 }
 
 // batch verifies the batch at pos completely. Errors are *batchErrors, failed
@@ -171,7 +198,7 @@ func (k *walker) skip(n uint64) {
 	}
 }
 
-// resync looks for the next good batch after pos with offsets in [floor,
+// resync looks for the next good batch, or hole, after pos with offsets in [floor,
 // ceiling); found is false when there is none up to the limit.
 func (w *window) resync(pos int64, floor, ceiling uint64) (at int64, found bool, err error) {
 	magic := segstore.BatchMagic[:]
@@ -187,9 +214,9 @@ func (w *window) resync(pos int64, floor, ceiling uint64) (at int64, found bool,
 		}
 		pos += int64(i)
 		// The header alone rules most out: checksums only for the plausible.
-		info, err := w.header(pos)
+		info, err := w.place(pos)
 		if err == nil && info.Base >= floor && info.End <= ceiling {
-			if _, err = w.batch(pos); err == nil {
+			if _, err = w.span(pos); err == nil {
 				return pos, true, nil
 			}
 		}

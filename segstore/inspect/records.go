@@ -136,16 +136,10 @@ func (v *visitor) segment(u *unit, rep *fileReport) error {
 	if err := c.readFooter(); err != nil {
 		return err
 	}
-	pos := int64(segstore.SegmentHeaderBytes)
-	for _, e := range c.entries {
-		if e.Offset > v.o.From {
-			break
-		}
-		pos, c.next = e.Pos, max(c.next, e.Offset)
-	}
-	for pos < c.limit {
-		info, err := c.header(pos)
-		if err == nil && v.wanted(info) {
+	// Not from the index entry before From: that may lie in a hole.
+	for pos := int64(segstore.SegmentHeaderBytes); pos < c.limit; {
+		info, err := c.place(pos)
+		if err == nil && !info.Hole && v.wanted(info) {
 			info, err = c.batch(pos)
 		}
 		if err == nil && (info.Base < c.next || info.End > c.ceiling) {
@@ -165,7 +159,7 @@ func (v *visitor) segment(u *unit, rep *fileReport) error {
 			return err
 		}
 		v.journal.drop(info.End)
-		if v.wanted(info) {
+		if !info.Hole && v.wanted(info) {
 			if err := v.batch(v.w, c.rep.file, pos, info); err != nil {
 				return err
 			}

@@ -41,7 +41,9 @@ type Report struct {
 	Batches     uint64    `json:"batches"`
 	Records     uint64    `json:"records"`
 	Unsettled   uint64    `json:"unsettled"` // records not settled, of good batches
-	Bytes       int64     `json:"bytes"`     // of all files that were checked
+	Holes       int       `json:"holes"`     // in segments, where the space of settled batches was given back
+	HoleBytes   uint64    `json:"hole_bytes"`
+	Bytes       int64     `json:"bytes"` // of all files that were checked
 	Journal     Journaled `json:"journal"`
 	Findings    []Finding `json:"findings"`               // sorted by file and position
 	NotReported int       `json:"not_reported,omitempty"` // findings beyond findingsPerFileMax
@@ -94,6 +96,8 @@ type fileReport struct {
 	batches     uint64
 	records     uint64
 	unsettled   uint64
+	holes       int
+	holeBytes   uint64
 }
 
 func (r *fileReport) add(level Level, pos, bytes int64, format string, args ...any) {
@@ -114,4 +118,6 @@ func (r *Report) merge(f *fileReport) {
 	r.Batches += f.batches
 	r.Records += f.records
 	r.Unsettled += f.unsettled
+	r.Holes += f.holes
+	r.HoleBytes += f.holeBytes
 }

@@ -30,6 +30,7 @@ type segmentCheck struct {
 	entries []segstore.IndexEntry
 	holes   []segstore.Hole // what the index lists
 	gaps    []segstore.Hole // what the data shows
+	punched []segstore.Hole // offsets of the holes that were punched, see segstore/punch.go
 	next    uint64          // end of the last good batch
 	damaged bool            // totals say nothing any more
 }
@@ -122,7 +123,7 @@ func (c *segmentCheck) readFooter() error {
 func (c *segmentCheck) batches() error {
 	entry := 0
 	for pos := int64(segstore.SegmentHeaderBytes); pos < c.limit; {
-		info, err := c.batch(pos)
+		info, err := c.span(pos)
 		if err == nil && (info.Base < c.next || info.End > c.ceiling) {
 			err = badBatch("offsets %d to %d are out of order: they must lie between %d and %d", info.Base, info.End, c.next, c.ceiling)
 		}
@@ -152,9 +153,13 @@ func (c *segmentCheck) batches() error {
 			c.cover(from, info.End)
 		}
 		c.next = info.End
-		c.rep.batches++
-		c.rep.records += info.End - info.Base
-		c.rep.unsettled += info.End - info.Base - c.settled.count(info.Base, info.End)
+		if info.Hole {
+			c.hole(pos, info)
+		} else {
+			c.rep.batches++
+			c.rep.records += info.End - info.Base
+			c.rep.unsettled += info.End - info.Base - c.settled.count(info.Base, info.End)
+		}
 		pos += info.Bytes
 		c.count(pos)
 	}
@@ -162,6 +167,38 @@ func (c *segmentCheck) batches() error {
 		c.rep.add(Damage, c.trailer.BatchesEnd, c.trailer.IndexBytes, "the index names position %d, where no batch begins", c.entries[entry].Pos)
 	}
 	return nil
+}
+
+// hole takes note of a hole. What is in it was settled, on stable storage, before
+// it was made.
+func (c *segmentCheck) hole(pos int64, info segstore.BatchInfo) {
+	c.punched = append(c.punched, segstore.Hole{First: info.Base, End: info.End})
+	c.rep.holes++
+	c.rep.holeBytes += uint64(info.Bytes)
+	if !c.indexed || !c.trailer.HolesListed {
+		return // who knows what was never there
+	}
+	lost := uint64(0)
+	eachCovered(info.Base, info.End, within(c.holes, info.Base, info.End), func(first, end uint64) {
+		lost += end - first - c.settled.count(first, end)
+	})
+	if lost > 0 {
+		c.rep.add(Damage, pos, segstore.HoleMarkBytes,
+			"%d of the offsets %d to %d are not settled, though their space was given back when all of them were: acknowledgements were lost", lost, info.Base, info.End-1)
+	}
+}
+
+// within returns those of the holes that lie in [first, end).
+func within(holes []segstore.Hole, first, end uint64) []segstore.Hole {
+	from := 0
+	for from < len(holes) && holes[from].First < first {
+		from++
+	}
+	to := from
+	for to < len(holes) && holes[to].End <= end {
+		to++
+	}
+	return holes[from:to]
 }
 
 // compareEntry checks the index entries up to the batch at pos and returns the
@@ -176,6 +213,9 @@ func (c *segmentCheck) compareEntry(entry int, pos int64, info segstore.BatchInf
 			c.rep.add(Damage, c.trailer.BatchesEnd, c.trailer.IndexBytes,
 				"the index says offset %d, time %d of the batch at position %d; it has offset %d, time %d", e.Offset, e.Timestamp, pos, info.Base, info.Timestamp)
 		}
+	}
+	for info.Hole && entry < len(c.entries) && c.entries[entry].Pos < pos+info.Bytes {
+		entry++ // nothing is to be seen there
 	}
 	return entry
 }
@@ -196,7 +236,7 @@ func (c *segmentCheck) bad(pos int64, why *batchError) (int64, error) {
 		at = c.limit
 		end = max(end, min(c.trailer.Next, c.ceiling))
 	} else {
-		info, err := c.header(at)
+		info, err := c.place(at)
 		if err != nil {
 			return 0, err
 		}
@@ -249,8 +289,9 @@ func (c *segmentCheck) compareFooter() {
 		return
 	}
 	pos := c.size - segstore.TrailerBytes
-	if c.rep.records != c.trailer.Records {
-		c.rep.add(Damage, pos, segstore.TrailerBytes, "the trailer counts %d records, there are %d", c.trailer.Records, c.rep.records)
+	hidden, known := c.hidden()
+	if known && c.rep.records+hidden != c.trailer.Records {
+		c.rep.add(Damage, pos, segstore.TrailerBytes, "the trailer counts %d records, there are %d", c.trailer.Records, c.rep.records+hidden)
 	}
 	if c.next != c.trailer.Next {
 		c.rep.add(Damage, pos, segstore.TrailerBytes, "the trailer says that the next offset is %d, the batches end at %d", c.trailer.Next, c.next)
@@ -258,4 +299,30 @@ func (c *segmentCheck) compareFooter() {
 	if c.indexed && c.trailer.HolesListed && !slices.Equal(c.holes, c.gaps) {
 		c.rep.add(Damage, c.trailer.BatchesEnd, c.trailer.IndexBytes, "the index lists %d holes in the offsets that are not those between the batches", len(c.holes))
 	}
+}
+
+// hidden is the number of records that were in punched holes, and takes the
+// index's holes inside them out of those to be compared; known is false where
+// the index does not list them.
+func (c *segmentCheck) hidden() (records uint64, known bool) {
+	if len(c.punched) == 0 {
+		return 0, true
+	}
+	for _, h := range c.punched {
+		records += h.End - h.First
+	}
+	seen := c.holes[:0:0]
+	at := 0
+	for _, h := range c.holes {
+		for at < len(c.punched) && c.punched[at].End <= h.First {
+			at++
+		}
+		if at < len(c.punched) && c.punched[at].First <= h.First && h.End <= c.punched[at].End {
+			records -= h.End - h.First
+			continue
+		}
+		seen = append(seen, h)
+	}
+	c.holes = seen
+	return records, c.indexed && c.trailer.HolesListed
 }

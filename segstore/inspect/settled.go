@@ -149,6 +149,7 @@ func (s *settledSet) record(r []byte) (why string) {
 		return wrongChecksum
 	case a > segstore.OffsetMax || b > segstore.OffsetMax:
 		return "the record names an offset that cannot exist"
+	case kind == segstore.SettledPunched: // says nothing of offsets
 	case kind == segstore.SettledLow:
 		s.add(0, a)
 	case kind == segstore.SettledRange && a < b:
