@@ -1,7 +1,7 @@
 // Package histories proves the store by random lives: it runs a segstore.Store
 // on the simulated disk (segstore/disk/sim) through thousands of short histories
 // of appends, confirms, reads, acks, requeues, purges, deletions, transactions,
-// full disks, failing disks, flipped bits, clean stops, kills and power cuts, and
+// holes in segments, full disks, failing disks, flipped bits, clean stops, kills and power cuts, and
 // compares what it says and what it reads back with a plain in-memory model.
 //
 // The package's library part is that model and nothing else; all

@@ -149,6 +149,9 @@ func (w *world) flip(rng *rand.Rand, live bool) {
 		r := ranges[rng.IntN(len(ranges))]
 		l.model.MarkDamaged(r.info.Base, r.info.End)
 		w.clean = false
+		if r.info.Hole {
+			r.info.Bytes = segstore.HoleMarkBytes
+		}
 		w.flipBit(name, r.pos+rng.IntN(int(r.info.Bytes)), rng)
 	}
 }
@@ -192,7 +195,10 @@ type batchRange struct {
 func batchRanges(data []byte) (ranges []batchRange, end int) {
 	end = segstore.SegmentHeaderBytes
 	for end < len(data) {
-		info, err := segstore.VerifyBatch(data[end:])
+		info, isHole, err := segstore.DecodeHole(data[end:])
+		if !isHole {
+			info, err = segstore.VerifyBatch(data[end:])
+		}
 		if err != nil {
 			break
 		}

@@ -24,6 +24,9 @@ var (
 	countFlag = flag.Int("histories", 0, "how many histories to run; 0 is 10,000, less with -short and the race detector")
 )
 
+// punchingHistories counts the histories in which the store made holes.
+var punchingHistories atomic.Uint64
+
 // historySecondsMax is how long one history may take before the test says
 // which one hangs. They take milliseconds.
 const historySecondsMax = 60
@@ -80,7 +83,11 @@ func TestHistories(t *testing.T) {
 		})
 	}
 	group.Wait()
-	t.Logf("%d histories", next.Load()-first)
+	histories, punching := next.Load()-first, punchingHistories.Load()
+	t.Logf("%d histories, %d of them with holes", histories, punching)
+	if !failed.Load() && histories >= 1000 && punching < histories/50 {
+		t.Errorf("holes were made in %d of %d histories", punching, histories)
+	}
 }
 
 // runHistory runs a program in a bubble of its own and returns the promise it
@@ -137,6 +144,9 @@ func (w *world) run() {
 	w.checkContent()
 	w.stop(LossNone, rng)
 	w.batch.Release()
+	if w.punches > 0 {
+		punchingHistories.Add(1)
+	}
 }
 
 // tellState prints where the open logs stand.

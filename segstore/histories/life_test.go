@@ -32,7 +32,7 @@ func (w *world) tryOpen(rng *rand.Rand) bool {
 	o := segstore.Options{
 		Disk: w.disk, Arena: w.pool, Logger: slog.New(w.lines),
 		FlushInterval: c.flushInterval, SyncInterval: c.syncInterval, SegmentBytes: c.segmentBytes,
-		TailBytesHigh: c.tailBytesHigh, JournalBytes: c.journalBytes, HeldBytes: c.heldBytes, DurabilityOS: c.durabilityOS,
+		TailBytesHigh: c.tailBytesHigh, JournalBytes: c.journalBytes, HeldBytes: c.heldBytes, PunchBytes: c.punchBytes, DurabilityOS: c.durabilityOS,
 		OnCommit: func() {
 			select {
 			case commits <- struct{}{}:
@@ -194,6 +194,9 @@ func (w *world) stop(loss Loss, rng *rand.Rand) {
 	w.stops++
 	w.disk.held.Store(false)
 	w.observe()
+	if w.store != nil {
+		w.punches += w.store.Stats().Punches
+	}
 	failed := w.disk.Stats().SyncsFailed > 0
 	early := rng.IntN(2) == 0 // close readers before the store, or after
 	if early {

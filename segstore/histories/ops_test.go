@@ -31,6 +31,8 @@ func (w *world) do(o op) {
 		for o := first; o < l.model.Next(); o += 2 {
 			w.settle(l, o, 1)
 		}
+	case opStuck:
+		w.stuck(l, rng)
 	case opWant:
 		l.log.WantDurable()
 	case opConfirm:
@@ -310,6 +312,27 @@ func (w *world) settle(l *liveLog, first, count uint64) {
 		l.log.Settle(first, count)
 	}
 	l.model.Settle(first, count)
+}
+
+// stuck leaves a few records unsettled among many, and time for the space of the
+// others to be given back, or almost.
+func (w *world) stuck(l *liveLog, rng *rand.Rand) {
+	first := l.model.Next()
+	for range pick(rng, 6, 12, 24) {
+		w.append(l, rng, 120)
+		if rng.IntN(4) == 0 {
+			w.sleep(w.program.config.flushInterval)
+		}
+	}
+	w.release()
+	w.sleep(3 * w.program.config.syncInterval) // what is settled before it is written never is
+	next := l.model.Next()
+	for at := first; at < next; {
+		count := min(pick[uint64](rng, 50, 300, 100_000)+rng.Uint64N(400), next-at)
+		w.settle(l, at, count)
+		at += count + pick[uint64](rng, 1, 1, 5)
+	}
+	w.sleep(time.Duration(rng.IntN(6)) * w.program.config.syncInterval)
 }
 
 // settleTaken acks some of what was delivered.

@@ -30,6 +30,7 @@ type config struct {
 	segmentBytes  int64
 	journalBytes  int64
 	heldBytes     int64
+	punchBytes    int64
 	flushInterval time.Duration
 	syncInterval  time.Duration
 	tailBytesHigh int64
@@ -57,6 +58,7 @@ const (
 	opAppend opKind = iota
 	opBulk
 	opScatter
+	opStuck
 	opWant
 	opConfirm
 	opTake
@@ -94,7 +96,7 @@ const (
 )
 
 var opNames = [opKinds]string{
-	"append", "bulk", "scatter", "want", "confirm", "take", "settle-in-order", "settle-any", "requeue", "settle-random", "read", "readers", "purge",
+	"append", "bulk", "scatter", "stuck", "want", "confirm", "take", "settle-in-order", "settle-any", "requeue", "settle-random", "read", "readers", "purge",
 	"delete", "cursor", "tick", "sync-tick", "rest", "rest-long", "hold", "step", "release", "commit", "meta", "close", "close-busy", "kill", "power-cut",
 	"arm-crash", "starve", "feed", "fail", "flip", "flip-stopped", "check", "open-late",
 }
@@ -103,7 +105,7 @@ func (k opKind) String() string { return opNames[k] }
 
 // weights of the operations in all histories; themes add theirs.
 var weights = [opKinds]int{
-	opAppend: 220, opBulk: 4, opScatter: 1, opWant: 40, opConfirm: 50, opTake: 60, opSettleInOrder: 50, opSettleAny: 40, opRequeue: 12, opSettleRandom: 20,
+	opAppend: 220, opBulk: 4, opScatter: 1, opStuck: 6, opWant: 40, opConfirm: 50, opTake: 60, opSettleInOrder: 50, opSettleAny: 40, opRequeue: 12, opSettleRandom: 20,
 	opRead: 15, opReaders: 40, opPurge: 6, opDelete: 5, opCursor: 12, opTick: 60, opSyncTick: 15, opRest: 6, opRestLong: 5, opHold: 20, opStep: 40,
 	opRelease: 6, opCommit: 30, opMeta: 20, opClose: 7, opCheck: 5, opOpenLate: 4,
 }
@@ -133,6 +135,7 @@ func newProgram(seed uint64) *program {
 		durabilityOS:  rng.IntN(8) == 0,
 		logs:          1 + rng.IntN(4),
 		bodyBytesMax:  pick(rng, 20, 100, 100, 700, 700, 3000, 100<<10),
+		punchBytes:    1 << (seed % 14),
 		theme:         theme(pick(rng, themeCrash, themeCrash, themeCrash, themeClean, themeSpace, themeError, themeFlip)),
 	}
 	p := &program{seed: seed, config: c}

@@ -71,6 +71,8 @@ type world struct {
 	tainted    bool   // a sync failed since the last power cut
 	clean      bool   // nothing unusual may be logged
 	stops      int
+
+	punches uint64 // of all lives before
 }
 
 type deletedLog struct {
