@@ -37,7 +37,11 @@ func Open(o Options) (*Store, error) {
 			return nil, fmt.Errorf("segstore: %w", err)
 		}
 	}
-	if err := s.replayJournal(); err != nil {
+	err := s.findHighestID()
+	if err == nil {
+		err = s.replayJournal()
+	}
+	if err != nil {
 		s.abandon()
 		return nil, err
 	}
@@ -143,6 +147,8 @@ func (s *Store) OpenLog(id uint64, o LogOptions) (*Log, error) {
 	s.mu.Lock()
 	found := s.logs[id]
 	closed := s.closed
+	unseen := id > s.idMax
+	s.idMax = max(s.idMax, id)
 	if found == nil && !closed {
 		s.logs[id] = l
 	}
@@ -160,7 +166,12 @@ func (s *Store) OpenLog(id uint64, o LogOptions) (*Log, error) {
 	}
 	// The flusher may come by as soon as the log is listed.
 	l.mu.Lock()
-	err := s.recoverLog(l)
+	var err error
+	if unseen {
+		err = s.assemble(l, new(recovery))
+	} else {
+		err = s.recoverLog(l)
+	}
 	l.mu.Unlock()
 	if err != nil {
 		s.forgetLog(l)
@@ -189,6 +200,26 @@ func (s *Store) forgetLog(l *Log) {
 // quarantineSuffix marks what could not be read; such names are left alone.
 const quarantineSuffix = ".quarantine"
 
+// findHighestID notes the highest id that a directory of a log has: a log with
+// a higher one is new, and there is nothing to look for.
+func (s *Store) findHighestID() error {
+	entries, err := s.disk.ReadDir(logsDir)
+	if err != nil {
+		return fmt.Errorf("segstore: %w", err)
+	}
+	for _, e := range entries {
+		if id, ok := parseLogDir(e.Name()); ok {
+			s.idMax = max(s.idMax, id)
+		}
+	}
+	return nil
+}
+
+func parseLogDir(name string) (id uint64, ok bool) {
+	id, err := strconv.ParseUint(name, 16, 64)
+	return id, err == nil && fmt.Sprintf("%016x", id) == name
+}
+
 // ListLogs returns the ids of the logs that own a directory, or records in the
 // journal that nobody has opened yet, in ascending order. Names that are none are renamed to .quarantine.
 func (s *Store) ListLogs() ([]uint64, error) {
@@ -198,10 +229,10 @@ func (s *Store) ListLogs() ([]uint64, error) {
 	}
 	var ids []uint64
 	for _, e := range entries {
-		id, err := strconv.ParseUint(e.Name(), 16, 64)
+		id, ok := parseLogDir(e.Name())
 		switch {
 		case strings.Contains(e.Name(), quarantineSuffix):
-		case err != nil || !e.IsDir() || fmt.Sprintf("%016x", id) != e.Name():
+		case !ok || !e.IsDir():
 			if err := s.setAside(logsDir, e.Name(), errors.New("not the directory of a log")); err != nil {
 				return nil, err
 			}

@@ -162,6 +162,7 @@ func (rp *replay) open(id uint64, r *replayed) error {
 	r.log = l
 	s.mu.Lock()
 	s.logs[id] = l
+	s.idMax = max(s.idMax, id)
 	s.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -181,6 +181,7 @@ type Store struct {
 	// mu is taken after any Log.mu, never before one.
 	mu      sync.Mutex
 	logs    map[uint64]*Log
+	idMax   uint64 // the highest id that is on disk or was opened
 	dirty   []*Log
 	urgent  []*Log
 	slow    []*Log
