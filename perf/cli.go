@@ -12,6 +12,7 @@ import (
 	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/population"
 	"github.com/basaltmq/basaltmq/perf/scenario"
+	"github.com/basaltmq/basaltmq/perf/suite"
 )
 
 // Exit statuses of [Main].
@@ -26,7 +27,9 @@ func scenarios() []scenario.Scenario {
 		[]scenario.Scenario{throughputScenario(), latencyScenario(), fanoutScenario(), confirmScenario(), backlogScenario()},
 		churn.Scenarios(),
 		population.Scenarios(),
-		[]scenario.Scenario{calibrateScenario(), tableScenario(), relayScenario()},
+		[]scenario.Scenario{calibrateScenario()},
+		[]scenario.Scenario{suite.SuiteScenario(), suite.PeerScenario()},
+		[]scenario.Scenario{tableScenario(), relayScenario()},
 	)
 }
 

@@ -19,6 +19,7 @@ type Recorded struct {
 	Confirm    *Confirm
 	Backlog    *Backlog
 	Calibrate  *Calibrate
+	Suite      *Suite
 }
 
 // resultName splits the name of a recorded result: date and commit, what was
@@ -77,21 +78,32 @@ func Parse(fileName string, raw []byte) (*Recorded, error) {
 	case "calibrate":
 		result.Calibrate = new(Calibrate)
 		target = result.Calibrate
+	case "suite":
+		result.Suite = new(Suite)
+		target = result.Suite
 	default:
 		return nil, fmt.Errorf("scenario %q has no table", head.Scenario)
 	}
 	if err := json.Unmarshal(raw, target); err != nil {
 		return nil, fmt.Errorf("not a result of the scenario %s: %w", head.Scenario, err)
 	}
-	switch e := head.Environment; {
-	case e.Kernel == "" || e.CPU.Cores == 0 || e.GoVersion == "" || e.Time.IsZero():
-		return nil, fmt.Errorf("a figure without its environment is not shown: kernel, cores, go_version and time are needed")
-	case head.Interrupted:
-		return nil, fmt.Errorf("a partial result is not shown: the run was interrupted")
-	case head.Error != "":
-		return nil, fmt.Errorf("a partial result is not shown: the run ended with: %s", head.Error)
+	if err := head.check(); err != nil {
+		return nil, err
 	}
 	return result, result.check()
+}
+
+// check refuses what must be neither shown nor compared.
+func (h Head) check() error {
+	switch e := h.Environment; {
+	case e.Kernel == "" || e.CPU.Cores == 0 || e.GoVersion == "" || e.Time.IsZero():
+		return fmt.Errorf("a figure without its environment is not shown: kernel, cores, go_version and time are needed")
+	case h.Interrupted:
+		return fmt.Errorf("a partial result is not shown: the run was interrupted")
+	case h.Error != "":
+		return fmt.Errorf("a partial result is not shown: the run ended with: %s", h.Error)
+	}
+	return nil
 }
 
 // check looks for what the rendering relies on, and for results that failed.
@@ -120,6 +132,8 @@ func (r *Recorded) check() error {
 			return fmt.Errorf("the result is not complete")
 		}
 		return b.Check(b.Options.Messages)
+	case r.Suite != nil:
+		return r.Suite.Check()
 	case r.Calibrate.Options == nil:
 		return fmt.Errorf("the result does not say its options")
 	}

@@ -90,6 +90,7 @@ func (s *section) render(w io.Writer) {
 		fmt.Fprintf(w, "| broker | %s |\n", tableCell(s.broker))
 	}
 	io.WriteString(w, describeEnvironment(s.results[0]))
+	s.renderSuites(w)
 	s.renderThroughput(w)
 	s.renderConfirm(w)
 	s.renderBacklog(w)

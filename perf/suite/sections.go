@@ -1,0 +1,202 @@
+package suite
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/basaltmq/basaltmq/perf/results"
+)
+
+// Section is a part of the suite that begins with an empty broker.
+type Section struct {
+	Name    string
+	Summary string
+	Steps   []Step
+}
+
+// Step is one run of a scenario, or with no scenario a look at the broker at
+// rest. In the arguments {time}, {warmup}, {calibrate}, {raw}, {queue}, {messages} stand
+// for what [Scale] says.
+type Step struct {
+	Scenario  string
+	Arguments string
+	Fresh     bool // a broker of its own within the section
+	Figures   []Extract
+}
+
+// needs says without what a figure can't be had.
+type needs int
+
+const (
+	nothing       needs = iota
+	brokerProcess       // the broker's process
+	brokerDisk          // its data directory
+)
+
+// Extract says where a figure is in the JSON of a scenario.
+type Extract struct {
+	Name, Path   string
+	Unit, Better string
+	// The yardstick: a path to the fraction that the scenario made of it, or
+	// only the name of one of the suite's own.
+	Yardstick, FractionPath string
+	Needs                   needs
+}
+
+// Names of the yardsticks.
+const (
+	relay     = "relay"  // messages of 16 bytes a second through the bare relay
+	rawAppend = "append" // writes of one record and fdatasync a second
+)
+
+// rate is a figure that a throughput run sets against the relay.
+func rate(name, path string) Extract {
+	return Extract{Name: name, Path: path, Unit: "messages/s", Better: results.More, Yardstick: relay, FractionPath: "relay.fraction"}
+}
+
+// cost is a figure of the broker's process.
+func cost(name, path, unit string) Extract {
+	return Extract{Name: name, Path: path, Unit: unit, Better: results.Less, Needs: brokerProcess}
+}
+
+// churn is a rate that a yardstick of the suite is set against.
+func churn(name, path, unit, yardstick string) Extract {
+	return Extract{Name: name, Path: path, Unit: unit, Better: results.More, Yardstick: yardstick}
+}
+
+func latency(name, path string) Extract {
+	return Extract{Name: name, Path: path, Unit: "µs", Better: results.Less}
+}
+
+const pathWritten = "broker_writes.bytes_per_record_byte"
+
+func throughputStep(arguments string, figures ...Extract) Step {
+	return Step{Scenario: "throughput", Arguments: "-u {queue} --purge --calibrate {calibrate} " + arguments, Fresh: true, Figures: figures}
+}
+
+// Sections returns the whole suite, in its order.
+func Sections() []Section {
+	return []Section{
+		{
+			Name: "throughput", Summary: "16 B to 128 KiB end to end, publish only, acks",
+			Steps: []Step{
+				throughputStep("-x 1 -y 1 -s 16 -z {time} --warmup {warmup}", rate("end-to-end-16B", "consumed_per_s"),
+					cost("end-to-end-16B-cpu", "broker_cpu_ns_per_message", "ns/message"), cost("end-to-end-16B-rss", "rss.max.vm_rss", "bytes")),
+				throughputStep("-x 1 -y 1 -s 16 -a 100 -P 1000 -z {time} --warmup {warmup}", rate("acks-100-16B", "consumed_per_s"),
+					cost("acks-100-16B-cpu", "broker_cpu_ns_per_message", "ns/message")),
+				throughputStep("-x 1 -y 0 -s 16 -z {time} --warmup {warmup}", rate("publish-only-16B", "published_per_s"),
+					cost("publish-only-16B-cpu", "broker_cpu_ns_per_message", "ns/message"), cost("written-bulk", pathWritten, "")),
+				throughputStep("-x 1 -y 1 -s 1KiB -z {time} --warmup {warmup}", rate("end-to-end-1KiB", "consumed_per_s")),
+				throughputStep("-x 1 -y 1 -s 16KiB -z {time} --warmup {warmup}", rate("end-to-end-16KiB", "consumed_per_s")),
+				throughputStep("-x 1 -y 1 -s 128KiB -z {time} --warmup {warmup}", rate("end-to-end-128KiB", "consumed_per_s")),
+			},
+		},
+		{
+			Name: "drain", Summary: "consume a backlog, auto-ack and acks of 100",
+			Steps: []Step{
+				{Scenario: "throughput", Arguments: "-u {queue} --purge -x 1 -y 0 -s 16 -C {messages}"},
+				{Scenario: "throughput", Arguments: "-u {queue} -x 0 -y 1 -s 16 -D {messages} --calibrate {calibrate}",
+					Figures: []Extract{rate("drain-16B", "consumed_per_s"), cost("drain-16B-cpu", "broker_cpu_ns_per_message", "ns/message")}},
+				{Scenario: "throughput", Arguments: "-u {queue} --purge -x 1 -y 0 -s 16 -C {messages}"},
+				{Scenario: "throughput", Arguments: "-u {queue} -x 0 -y 1 -s 16 -a 100 -D {messages} --calibrate {calibrate}",
+					Figures: []Extract{rate("drain-acks-100-16B", "consumed_per_s")}},
+			},
+		},
+		{
+			Name: "confirm", Summary: "confirms: windows of one queue, many queues",
+			Steps: []Step{{
+				Scenario:  "confirm",
+				Arguments: "-u {queue} -w " + confirmCombinations + " -z {time} --warmup {warmup} --raw-time {raw} {disk}",
+				Figures:   confirmFigures(),
+			}},
+		},
+		{
+			Name: "latency", Summary: "latency at 250,000 messages a second, open loop",
+			Steps: []Step{throughputStep("-x 1 -y 1 -s 16 -r 250k -l -z {time} --warmup {warmup}",
+				latency("latency-250k-p50", "latency.p50_us"), latency("latency-250k-p99", "latency.p99_us"),
+				latency("latency-250k-p99.9", "latency.p99_9_us"), cost("latency-250k-cpu", "broker_cpu_ns_per_message", "ns/message"))},
+		},
+		{
+			Name: "many", Summary: "64 producers, 64 consumers, 64 queues",
+			Steps: []Step{{
+				Scenario:  "throughput",
+				Arguments: "--queue-pattern {queue}-% --queue-pattern-to 64 --purge -x 64 -y 64 -s 16 -z {time} --warmup {warmup} --calibrate {calibrate}",
+				Figures:   []Extract{rate("many-64", "consumed_per_s"), cost("many-64-cpu", "broker_cpu_ns_per_message", "ns/message")},
+			}},
+		},
+		{
+			Name: "backlog", Summary: "memory with many messages queued",
+			Steps: []Step{
+				{Figures: []Extract{cost("rss-idle", "vm_rss", "bytes")}},
+				{Scenario: "backlog", Arguments: "-u {queue} --purge -C {messages} -s 16 --settle 1 {disk}", Figures: []Extract{
+					cost("rss-backlog", "filled.memory.vm_rss", "bytes"), cost("rss-backlog-peak", "drained.memory.vm_hwm", "bytes"),
+					{Name: "backlog-on-disk", Path: "filled.disk.allocated_bytes", Unit: "bytes", Better: results.Less, Needs: brokerDisk},
+				}},
+			},
+		},
+	}
+}
+
+// confirmCombinations has one queue before and after the many, as machines
+// drift.
+const confirmCombinations = "1x1,1x100,1x1000,1x10000,100x100,1000x10,1x10000"
+
+func confirmFigures() (figures []Extract) {
+	for _, c := range []struct{ queues, window int }{{1, 1}, {1, 100}, {1, 1000}, {1, 10000}, {100, 100}, {1000, 10}} {
+		name := fmt.Sprintf("confirm-%dx%d", c.queues, c.window)
+		row := fmt.Sprintf("rows[queues=%d,window=%d]", c.queues, c.window)
+		figures = append(figures,
+			Extract{Name: name, Path: row + ".confirmed_per_s", Unit: "messages/s", Better: results.More,
+				Yardstick: "append of the same batches", FractionPath: row + ".raw_append.rate_ratio"},
+			latency(name+"-p50", row+".latency.p50_us"), latency(name+"-p99", row+".latency.p99_us"))
+		if c.queues > 1 {
+			figures = append(figures, Extract{Name: name + "-of-one-queue", Path: row + ".of_one_queue", Better: results.More})
+		}
+	}
+	return append(figures, cost("written-confirmed", "rows[queues=1,window=1000]."+pathWritten, ""))
+}
+
+// derived are figures made of figures: the first by the second, or their
+// difference by a count.
+var derived = []struct {
+	name, first, second string
+	per                 float64 // 0: a ratio
+	unit, better        string
+}{
+	{"many-64-of-one-queue", "many-64", "end-to-end-16B", 0, "", results.More},
+	{"bytes-per-queue-10000", "rss-10000-queues", "rss-idle", 10000, "bytes", results.Less},
+	{"bytes-per-queue-50000", "rss-50000-queues", "rss-idle", 50000, "bytes", results.Less},
+	{"bytes-per-connection-10000", "rss-10000-connections", "rss-idle", 10000, "bytes", results.Less},
+	{"bytes-per-connection-50000", "rss-50000-connections", "rss-idle", 50000, "bytes", results.Less},
+}
+
+// SelectSections returns those of the suite that are named in a list separated
+// by commas; all for "".
+func SelectSections(list string) ([]Section, error) {
+	all := Sections()
+	if list == "" {
+		return all, nil
+	}
+	var chosen []Section
+	for name := range strings.SplitSeq(list, ",") {
+		found := false
+		for _, section := range all {
+			if section.Name == strings.TrimSpace(name) {
+				chosen, found = append(chosen, section), true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("there is no section %q; there are %s", name, SectionNames())
+		}
+	}
+	return chosen, nil
+}
+
+// SectionNames lists the sections.
+func SectionNames() string {
+	var names []string
+	for _, section := range Sections() {
+		names = append(names, section.Name)
+	}
+	return strings.Join(names, ",")
+}
