@@ -28,7 +28,7 @@ func scenarios() []scenario.Scenario {
 		churn.Scenarios(),
 		population.Scenarios(),
 		[]scenario.Scenario{calibrateScenario()},
-		[]scenario.Scenario{suite.SuiteScenario(), suite.PeerScenario()},
+		[]scenario.Scenario{suite.SuiteScenario(), suite.PeerScenario(), compareScenario()},
 		[]scenario.Scenario{tableScenario(), relayScenario()},
 	)
 }

@@ -28,6 +28,9 @@ type FlagSet struct {
 	set     *flag.FlagSet
 	names   []flagName
 	Operand *string // where the one argument that is no option goes; nil: none allowed
+
+	// Operands is where several such arguments go instead.
+	Operands *[]string
 }
 
 // flagName is one line of the help text.
@@ -120,6 +123,8 @@ func (f *FlagSet) normalise(arguments []string) ([]string, error) {
 		switch {
 		case argument == "-h" || argument == "--help":
 			return nil, ErrHelp
+		case f.Operands != nil && argument != "" && argument[0] != '-':
+			*f.Operands = append(*f.Operands, argument)
 		case len(argument) < 2 || argument[0] != '-' || argument == "--":
 			if f.Operand == nil || *f.Operand != "" || argument == "--" {
 				return nil, Usagef("unexpected argument %q", argument)

@@ -67,17 +67,23 @@ const (
 	fewestOneSide = 4              // below, not even samples apart are significant
 )
 
-// ReadRuns reads recorded results: files, and directories with all their
-// *.json files. What must not be shown is refused.
+// ReadRuns reads recorded results: files, directories with all their *.json
+// files, and what several files' names begin with. What must not be shown is
+// refused.
 func ReadRuns(paths ...string) (runs []Run, err error) {
 	for _, path := range paths {
 		files := []string{path}
-		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			if files, err = filepath.Glob(filepath.Join(path, "*.json")); err != nil {
-				return nil, fmt.Errorf("can't list the results: %w", err)
-			}
-			slices.Sort(files)
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			files, err = filepath.Glob(path + "*.json")
+		case info.IsDir():
+			files, err = filepath.Glob(filepath.Join(path, "*.json"))
 		}
+		if err != nil {
+			return nil, fmt.Errorf("can't list the results: %w", err)
+		}
+		slices.Sort(files)
 		for _, file := range files {
 			raw, err := os.ReadFile(file)
 			if err != nil {
@@ -158,6 +164,9 @@ func Compare(labelA string, a []Run, labelB string, b []Run) *Comparison {
 	keysB, samplesB := collect(b, single)
 	for _, key := range keysA {
 		if sampleB := samplesB[key]; sampleB != nil {
+			if allZero(samplesA[key].values) && allZero(sampleB.values) {
+				continue // a confirm rate without confirms
+			}
 			c.Rows = append(c.Rows, newRow(key, samplesA[key], sampleB))
 		} else {
 			c.OnlyA = append(c.OnlyA, key.result+": "+key.figure)
@@ -169,6 +178,10 @@ func Compare(labelA string, a []Run, labelB string, b []Run) *Comparison {
 		}
 	}
 	return c
+}
+
+func allZero(values []float64) bool {
+	return !slices.ContainsFunc(values, func(value float64) bool { return value != 0 })
 }
 
 func newRow(key figureKey, a, b *sample) Row {

@@ -13,6 +13,11 @@
 //	read.go         reading recorded ones, and what is refused
 //	section.go      which belong together in the tables
 //	tablerender.go  the tables; tablefigures.go says which figures are in them
+//	suite.go        the result of the suite; suitetext.go shows it
+//	targets.go      what its figures are to reach (targets.json)
+//	figures.go      the figures of any result, by the names of its JSON
+//	compare.go      two sets of runs, figure by figure; comparetext.go shows it
+//	verify.go       where the check of signatures is plugged in
 //	units.go        figures for people
 //
 // # Invariants
