@@ -10,6 +10,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/perf/churn"
 	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/gate"
 	"github.com/basaltmq/basaltmq/perf/population"
 	"github.com/basaltmq/basaltmq/perf/scenario"
 	"github.com/basaltmq/basaltmq/perf/suite"
@@ -28,7 +29,7 @@ func scenarios() []scenario.Scenario {
 		churn.Scenarios(),
 		population.Scenarios(),
 		[]scenario.Scenario{calibrateScenario()},
-		[]scenario.Scenario{suite.SuiteScenario(), suite.PeerScenario(), compareScenario()},
+		[]scenario.Scenario{suite.SuiteScenario(), suite.PeerScenario(), compareScenario(), gate.Scenario()},
 		[]scenario.Scenario{tableScenario(), relayScenario()},
 	)
 }

@@ -49,31 +49,19 @@ type Runner struct {
 
 	result *results.Suite
 	broker *Broker // of the section that runs
+	record results.Record
 	began  time.Time
 }
 
 // Run runs yardsticks, sections, yardsticks. An error is one that left nothing
 // to report; what failed in a section is in the result.
 func (r *Runner) Run(ctx context.Context) (*results.Suite, error) {
-	r.began = time.Now()
-	r.result = &results.Suite{Scenario: "suite", Options: &results.SuiteLoad{
-		OwnBroker: r.Launcher != nil, Seconds: r.Scale.Time.Seconds(), Messages: r.Scale.Messages,
-	}}
+	r.begin()
 	before, err := r.calibrate(ctx, "before")
 	if err != nil {
 		return nil, err
 	}
-	record := results.Record{}
-	for _, section := range r.Sections {
-		if ctx.Err() != nil {
-			break
-		}
-		r.runSection(ctx, section)
-		if r.broker != nil {
-			record = r.broker.Record
-			r.result.Options.BrokerSeen = r.broker.PID > 0
-		}
-	}
+	r.runSections(ctx)
 	if ctx.Err() == nil {
 		after, err := r.calibrate(ctx, "after")
 		if err != nil {
@@ -81,13 +69,45 @@ func (r *Runner) Run(ctx context.Context) (*results.Suite, error) {
 		}
 		r.addYardsticks(before, after)
 	}
-	record.DataDir = r.directory()
+	return r.end(ctx), nil
+}
+
+// Measure runs the sections without the suite's own yardsticks.
+func (r *Runner) Measure(ctx context.Context) *results.Suite {
+	r.begin()
+	r.runSections(ctx)
+	return r.end(ctx)
+}
+
+func (r *Runner) begin() {
+	r.began = time.Now()
+	r.result = &results.Suite{Scenario: "suite", Options: &results.SuiteLoad{
+		OwnBroker: r.Launcher != nil, Seconds: r.Scale.Time.Seconds(), Messages: r.Scale.Messages,
+	}}
+}
+
+func (r *Runner) runSections(ctx context.Context) {
+	for _, section := range r.Sections {
+		if ctx.Err() != nil {
+			return
+		}
+		r.runSection(ctx, section)
+		if r.broker != nil {
+			r.record = r.broker.Record
+			r.result.Options.BrokerSeen = r.broker.PID > 0
+		}
+	}
+}
+
+// end fills in what concerns the whole run.
+func (r *Runner) end(ctx context.Context) *results.Suite {
+	r.record.DataDir = r.directory()
 	r.result.Interrupted = ctx.Err() != nil
-	r.result.Environment = results.ReadEnvironment(record)
+	r.result.Environment = results.ReadEnvironment(r.record)
 	r.result.Seconds = time.Since(r.began).Seconds()
 	addDerived(r.result)
 	addFractions(r.result)
-	return r.result, nil
+	return r.result
 }
 
 func (r *Runner) say(format string, args ...any) {
