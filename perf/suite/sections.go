@@ -68,6 +68,10 @@ func latency(name, path string) Extract {
 	return Extract{Name: name, Path: path, Unit: "µs", Better: results.Less}
 }
 
+func churnPath(kind string, window int) string {
+	return fmt.Sprintf("rows[kind=%s,window=%d].operations_per_s", kind, window)
+}
+
 const pathWritten = "broker_writes.bytes_per_record_byte"
 
 func throughputStep(arguments string, figures ...Extract) Step {
@@ -123,6 +127,18 @@ func Sections() []Section {
 				Arguments: "--queue-pattern {queue}-% --queue-pattern-to 64 --purge -x 64 -y 64 -s 16 -z {time} --warmup {warmup} --calibrate {calibrate}",
 				Figures:   []Extract{rate("many-64", "consumed_per_s"), cost("many-64-cpu", "broker_cpu_ns_per_message", "ns/message")},
 			}},
+		},
+		{
+			Name: "churn", Summary: "bindings, queues, connections made and removed",
+			Steps: []Step{
+				{Scenario: "bind-churn", Arguments: "-u {queue} -w 1000 -z {time} --warmup {warmup}", Figures: []Extract{
+					churn("bindings-transient", churnPath("transient", 1000), "bindings/s", relay),
+					churn("bindings-durable", churnPath("durable", 1000), "bindings/s", rawAppend)}},
+				{Scenario: "queue-churn", Arguments: "-u {queue} --kinds durable -w 100 -z {time} --warmup {warmup}", Figures: []Extract{
+					churn("queue-churn", churnPath("durable", 100), "queues/s", rawAppend)}},
+				{Scenario: "connection-churn", Arguments: "-w 64 -z {time} --warmup {warmup}", Figures: []Extract{
+					churn("connection-churn", "rows[window=64].operations_per_s", "connections/s", relay)}},
+			},
 		},
 		{
 			Name: "backlog", Summary: "memory with many messages queued",
