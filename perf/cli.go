@@ -12,6 +12,7 @@ import (
 	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/gate"
 	"github.com/basaltmq/basaltmq/perf/population"
+	"github.com/basaltmq/basaltmq/perf/report"
 	"github.com/basaltmq/basaltmq/perf/scenario"
 	"github.com/basaltmq/basaltmq/perf/suite"
 )
@@ -30,7 +31,7 @@ func scenarios() []scenario.Scenario {
 		population.Scenarios(),
 		[]scenario.Scenario{calibrateScenario()},
 		[]scenario.Scenario{suite.SuiteScenario(), suite.PeerScenario(), compareScenario(), gate.Scenario()},
-		[]scenario.Scenario{tableScenario(), relayScenario()},
+		[]scenario.Scenario{tableScenario(), report.Scenario(), relayScenario()},
 	)
 }
 

@@ -137,6 +137,16 @@ func TestGateIsNotFooledByNoise(t *testing.T) {
 	}
 }
 
+// Nor is too short a look.
+func TestGateTakesItsTime(t *testing.T) {
+	t.Parallel()
+	g := syntheticGate(1, 0.01, same)
+	g.budget = time.Minute
+	if result := mustRun(t, g); result.Passed || !strings.Contains(result.Verdict, "there was time for 2 pairs only, of 8") {
+		t.Error(result.Verdict)
+	}
+}
+
 // Pairs are those of ABBA.
 func TestGateOrder(t *testing.T) {
 	t.Parallel()

@@ -45,6 +45,8 @@ func (r *Result) conclude() {
 	switch {
 	case len(worse) > 0:
 		r.Verdict = "FAIL: worse: " + strings.Join(worse, "; ") + "; " + what
+	case r.Runs < r.Rules.PairsAtLeast:
+		r.Verdict = fmt.Sprintf("FAIL: not decided, there was time for %s only, of %d: give more (--time)", what, r.Rules.PairsAtLeast)
 	case len(unclear) > 0:
 		r.Verdict = "FAIL: not decided, the machine was too noisy to exclude a grave loss: " + strings.Join(unclear, "; ") + "; " + what
 	default:
