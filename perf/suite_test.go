@@ -57,6 +57,7 @@ func runTinySuite(t *testing.T, sections string, broker *suite.Broker) (result *
 	}
 	scale := suite.DefaultScale()
 	scale.Time, scale.Warmup, scale.Calibrate = 50*time.Millisecond, 10*time.Millisecond, 20*time.Millisecond
+	scale.Few, scale.More, scale.Most = 10, 20, 30
 	scale.Raw, scale.Settle, scale.Messages = 10*time.Millisecond, time.Millisecond, 1000
 	for ; scale.Time < 10*time.Second; scale.Time *= 4 {
 		runner := &suite.Runner{Tool: mainTool{}, Running: broker, Sections: chosen, Scale: scale}
@@ -96,7 +97,7 @@ func TestSuite(t *testing.T) {
 				switch {
 				case figure == nil:
 					t.Errorf("there is no figure %s", want.Name)
-				case figure.Value < 0:
+				case figure.Value < 0 && !strings.HasPrefix(want.Name, "bytes-per"): // of a process that does other things too
 					t.Errorf("%s is %v", want.Name, figure.Value)
 				case want.Yardstick != "" && figure.Fraction == nil:
 					t.Errorf("%s has no fraction", want.Name)

@@ -27,8 +27,16 @@ func sections() []suite.Section {
 			},
 		}},
 		{Name: "backlog", Steps: []suite.Step{{
-			Scenario: "backlog", Arguments: "-u {queue} -C {messages} -s 16 --settle 0.3",
+			Scenario: "backlog", Arguments: "-u {queue} -C {messages} -s 16 --settle {settle}",
 			Figures: []suite.Extract{figure("rss-backlog", "filled.memory.vm_rss"), figure("written-bulk", "fill.broker_writes.bytes_per_record_byte")},
+		}}},
+		{Name: "queues", Steps: []suite.Step{{
+			Scenario: "queue-count", Arguments: "-u {queue} -n 1000 --settle {settle}",
+			Figures: []suite.Extract{figure("rss-1000-queues", "rows.0.broker.memory.vm_rss")},
+		}}},
+		{Name: "connections", Steps: []suite.Step{{
+			Scenario: "connection-count", Arguments: "-n 1000 --settle {settle}",
+			Figures: []suite.Extract{figure("rss-1000-connections", "rows.0.broker.memory.vm_rss")},
 		}}},
 		{Name: "confirm", Steps: []suite.Step{{
 			Scenario: "confirm", Arguments: "-u {queue} -w 1x1000 -z 0.5 --warmup {warmup}",

@@ -37,7 +37,8 @@ func (m *machine) figures(cpu, memory, written float64) map[string]float64 {
 	const mib = 1 << 20
 	return map[string]float64{
 		"throughput-fraction": 0.55 / cpu / slow, "cpu-per-message": 60 * cpu * slow, "cpu-of-relay": 1.5 * cpu * slow,
-		"rss-idle": 6 * mib * memory * small(), "rss-backlog": 10 * mib * memory * small(),
+		"rss-idle": 6 * mib * memory * small(), "rss-1000-queues": 9 * mib * memory * small(),
+		"rss-1000-connections": 12 * mib * memory * small(), "rss-backlog": 10 * mib * memory * small(),
 		"written-bulk": written * small(), "written-confirmed": 8 * written * small(),
 	}
 }

@@ -12,13 +12,9 @@ func addDerived(s *results.Suite) {
 		if first == nil || second == nil {
 			continue
 		}
-		figure := results.Figure{Name: d.name, Section: first.Section, Unit: d.unit, Better: d.better}
-		if d.per == 0 {
-			figure.Value = stats.Ratio(first.Value, second.Value)
-		} else {
-			figure.Value = max(0, first.Value-second.Value) / d.per
-		}
-		s.Figures = append(s.Figures, figure)
+		s.Figures = append(s.Figures, results.Figure{
+			Name: d.name, Section: first.Section, Value: stats.Ratio(first.Value, second.Value), Better: d.better,
+		})
 	}
 }
 

@@ -25,13 +25,16 @@ type Scale struct {
 	Messages  uint64        // of a backlog; a multiple of 100
 	Queue     string        // what queues are called
 	Settle    time.Duration // before looking at a broker at rest
+	Few       int           // of what is counted, and more, and most
+	More      int
+	Most      int
 }
 
 // DefaultScale takes about five minutes for everything.
 func DefaultScale() Scale {
 	return Scale{
 		Time: 3 * time.Second, Warmup: time.Second, Calibrate: time.Second, Raw: 400 * time.Millisecond, Messages: 5000000,
-		Queue: "perf-suite", Settle: time.Second,
+		Queue: "perf-suite", Settle: time.Second, Few: 1000, More: 10000, Most: 50000,
 	}
 }
 
@@ -276,12 +279,18 @@ func (r *Runner) measure(ctx context.Context, step Step) (any, error) {
 	return tree, nil
 }
 
+// replacer puts parts of the scale in the place of their names.
+func (s Scale) replacer() *strings.Replacer {
+	return strings.NewReplacer(
+		"{time}", seconds(s.Time), "{warmup}", seconds(s.Warmup), "{calibrate}", seconds(s.Calibrate), "{raw}", seconds(s.Raw),
+		"{settle}", seconds(s.Settle), "{queue}", s.Queue, "{messages}", strconv.FormatUint(s.Messages, 10),
+		"{few}", strconv.Itoa(s.Few), "{more}", strconv.Itoa(s.More), "{most}", strconv.Itoa(s.Most),
+	)
+}
+
 // arguments fills in what the scale says.
 func (r *Runner) arguments(step Step) (arguments []string) {
-	replacer := strings.NewReplacer(
-		"{time}", seconds(r.Scale.Time), "{warmup}", seconds(r.Scale.Warmup), "{calibrate}", seconds(r.Scale.Calibrate), "{raw}", seconds(r.Scale.Raw),
-		"{queue}", r.Scale.Queue, "{messages}", strconv.FormatUint(r.Scale.Messages, 10),
-	)
+	replacer := r.Scale.replacer()
 	for _, field := range strings.Fields(step.Arguments) {
 		if field != "{disk}" {
 			arguments = append(arguments, replacer.Replace(field))
@@ -324,7 +333,7 @@ func (r *Runner) extract(section string, step Step, tree any) {
 			r.leaveOut(e.Name, "needs the broker's data directory (--data-dir)")
 			continue
 		}
-		value, err := find(tree, e.Path)
+		value, err := find(tree, r.Scale.replacer().Replace(e.Path))
 		if err != nil {
 			r.leaveOut(e.Name, err.Error())
 			continue

@@ -15,8 +15,9 @@ type Section struct {
 }
 
 // Step is one run of a scenario, or with no scenario a look at the broker at
-// rest. In the arguments {time}, {warmup}, {calibrate}, {raw}, {queue}, {messages} stand
-// for what [Scale] says.
+// rest. Arguments and paths may hold the names of [Scale]'s parts: {time},
+// {warmup}, {calibrate}, {raw}, {settle}, {queue}, {messages}, {few}, {more},
+// {most}; and {disk} is the option that names the data directory.
 type Step struct {
 	Scenario  string
 	Arguments string
@@ -144,12 +145,42 @@ func Sections() []Section {
 			Name: "backlog", Summary: "memory with many messages queued",
 			Steps: []Step{
 				{Figures: []Extract{cost("rss-idle", "vm_rss", "bytes")}},
-				{Scenario: "backlog", Arguments: "-u {queue} --purge -C {messages} -s 16 --settle 1 {disk}", Figures: []Extract{
+				{Scenario: "backlog", Arguments: "-u {queue} --purge -C {messages} -s 16 --settle {settle} {disk}", Figures: []Extract{
 					cost("rss-backlog", "filled.memory.vm_rss", "bytes"), cost("rss-backlog-peak", "drained.memory.vm_hwm", "bytes"),
 					{Name: "backlog-on-disk", Path: "filled.disk.allocated_bytes", Unit: "bytes", Better: results.Less, Needs: brokerDisk},
 				}},
 			},
 		},
+		{
+			Name: "queues", Summary: "memory with 1,000 and 10,000 idle queues",
+			Steps: []Step{{
+				Scenario: "queue-count", Arguments: "-u {queue} -n {few},{more} --settle {settle}",
+				Figures: append(count("queues", "queue", "few", "1000"), count("queues", "queue", "more", "10000")...),
+			}},
+		},
+		{
+			Name: "connections", Summary: "memory with 1,000 and 10,000 idle connections",
+			Steps: []Step{{
+				Scenario: "connection-count", Arguments: "-n {few},{more} --settle {settle}",
+				Figures: append(count("connections", "connection", "few", "1000"), count("connections", "connection", "more", "10000")...),
+			}},
+		},
+		{
+			Name: "growth", Summary: "memory with 50,000 idle queues and connections; open files must be allowed",
+			Steps: []Step{
+				{Scenario: "queue-count", Arguments: "-u {queue} -n {most} --settle {settle}", Figures: count("queues", "queue", "most", "50000")},
+				{Scenario: "connection-count", Arguments: "-n {most} --settle {settle}", Fresh: true, Figures: count("connections", "connection", "most", "50000")},
+			},
+		},
+	}
+}
+
+// count are the figures of many idle things: memory, and what each costs.
+func count(things, thing, placeholder, name string) []Extract {
+	row := "rows[count={" + placeholder + "}]."
+	return []Extract{
+		cost("rss-"+name+"-"+things, row+"broker.memory.vm_rss", "bytes"),
+		cost("bytes-per-"+thing+"-"+name, row+"vm_rss_bytes_each", "bytes"),
 	}
 }
 
@@ -172,18 +203,9 @@ func confirmFigures() (figures []Extract) {
 	return append(figures, cost("written-confirmed", "rows[queues=1,window=1000]."+pathWritten, ""))
 }
 
-// derived are figures made of figures: the first by the second, or their
-// difference by a count.
-var derived = []struct {
-	name, first, second string
-	per                 float64 // 0: a ratio
-	unit, better        string
-}{
-	{"many-64-of-one-queue", "many-64", "end-to-end-16B", 0, "", results.More},
-	{"bytes-per-queue-10000", "rss-10000-queues", "rss-idle", 10000, "bytes", results.Less},
-	{"bytes-per-queue-50000", "rss-50000-queues", "rss-idle", 50000, "bytes", results.Less},
-	{"bytes-per-connection-10000", "rss-10000-connections", "rss-idle", 10000, "bytes", results.Less},
-	{"bytes-per-connection-50000", "rss-50000-connections", "rss-idle", 50000, "bytes", results.Less},
+// derived are figures that are the ratio of two others.
+var derived = []struct{ name, first, second, better string }{
+	{"many-64-of-one-queue", "many-64", "end-to-end-16B", results.More},
 }
 
 // SelectSections returns those of the suite that are named in a list separated

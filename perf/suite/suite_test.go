@@ -187,6 +187,14 @@ func TestSections(t *testing.T) {
 			}
 		}
 	}
+	for _, d := range derived {
+		seen[d.name] = true
+	}
+	for _, target := range results.Targets {
+		if !seen[target.Figure] {
+			t.Errorf("nothing measures %s", target.Figure)
+		}
+	}
 	chosen, err := SelectSections("latency, many")
 	if err != nil || len(chosen) != 2 || chosen[1].Name != "many" {
 		t.Errorf("%v, %v", chosen, err)
