@@ -13,6 +13,9 @@
 //	population/     what many idle connections or queues cost
 //	process/        CPU, memory and disk of the broker process
 //	results/        the JSON of measurements, tables; stats/ compares samples
+//	suite/          the scenarios as a whole, as child processes
+//	gate/           two brokers in turn: did one get worse?
+//	report/         recorded results as HTML and SVG
 //
 //	cli.go          dispatcher: one scenario per file, registered in scenarios
 //	throughput.go   the throughput scenario: run it, end it
@@ -30,7 +33,8 @@
 //	confirmrun.go   its queues and connections; confirmreport.go its result
 //	backlog.go      fill and drain: options and outline
 //	backlogphase.go one of the two; backlogreport.go the result
-//	table.go        the tables of recorded results, made by package results
+//	table.go        the tables of recorded results, made by package results;
+//	                compare.go sets them against each other
 //	resulttypes.go  short names of what package results defines
 //
 // # Invariants

@@ -117,9 +117,24 @@ func Sections() []Section {
 		},
 		{
 			Name: "latency", Summary: "latency at 250,000 messages a second, open loop",
-			Steps: []Step{throughputStep("-x 1 -y 1 -s 16 -r 250k -l -z {time} --warmup {warmup}",
-				latency("latency-250k-p50", "latency.p50_us"), latency("latency-250k-p99", "latency.p99_us"),
-				latency("latency-250k-p99.9", "latency.p99_9_us"), cost("latency-250k-cpu", "broker_cpu_ns_per_message", "ns/message"))},
+			Steps: []Step{{
+				Scenario: "latency", Arguments: "-u {queue} -r 250k -x 1 -y 1 -s 16 -z {time} --warmup {warmup}",
+				Figures: []Extract{
+					latency("latency-250k-p50", "rows.0.latency.p50_us"), latency("latency-250k-p99", "rows.0.latency.p99_us"),
+					latency("latency-250k-p99.9", "rows.0.latency.p99_9_us"),
+					cost("latency-250k-cpu", "rows.0.broker_cpu_ns_per_message", "ns/message"),
+				},
+			}},
+		},
+		{
+			Name: "fanout", Summary: "one publisher, ten queues",
+			Steps: []Step{{
+				Scenario: "fanout", Arguments: "-u {queue} -k 10 -s 16 -z {time} --warmup {warmup}",
+				Figures: []Extract{
+					churn("fanout-10", "rows.0.delivered_per_s", "messages/s", relay),
+					cost("fanout-10-cpu", "rows.0.broker_cpu_ns_per_delivery", "ns/message"),
+				},
+			}},
 		},
 		{
 			Name: "many", Summary: "64 producers, 64 consumers, 64 queues",
