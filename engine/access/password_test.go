@@ -1,0 +1,121 @@
+package access
+
+import (
+	"strings"
+	"testing"
+)
+
+// madeElsewhere are hashes of "test12" by other programs: Python's hashlib (the
+// first is also the example of RabbitMQ's documentation), libcrypt, and Python's
+// cryptography.
+var madeElsewhere = []struct {
+	name, algorithm, text string
+	want                  Algorithm
+}{
+	{"sha256", "rabbit_password_hashing_sha256", "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR", SHA256},
+	{"sha512", "rabbit_password_hashing_sha512", "kI3GChuNuIYf8lRbCCxZjgjKwsY19ns6+uFO0zcXRBGA/XGJPYD8OWMy7EB8TaOmAzjP2azv84GbINYwX2cDWb4DHnc=", SHA512},
+	{"md5", "rabbit_password_hashing_md5", "kI3GChNpte2FApYFXScl+0dIluk=", MD5},
+	{"no algorithm means md5", "", "kI3GChNpte2FApYFXScl+0dIluk=", MD5},
+	{"bcrypt", "bcrypt", "$2b$04$abcdefghijklmnopqrstuu.DVVGLfP4tg2vyQ7TXKFqBaf6BeH1Ge", Bcrypt},
+	{"bcrypt of LavinMQ", "lavinmq_bcrypt", "$2b$04$abcdefghijklmnopqrstuu.DVVGLfP4tg2vyQ7TXKFqBaf6BeH1Ge", Bcrypt},
+	{"bcrypt by its text", "", "$2b$04$abcdefghijklmnopqrstuu.DVVGLfP4tg2vyQ7TXKFqBaf6BeH1Ge", Bcrypt},
+	{"argon2id", "argon2id", "$argon2id$v=19$m=1024,t=2,p=1$c2FsdHNhbHRzYWx0c2FsdA$7Tz7sAXvTmLRvtKHNLDqQk1DuM2E1HRe0XTcDGk31u0", Argon2id},
+	{"argon2id by its text", "", "$argon2id$v=19$m=1024,t=2,p=1$c2FsdHNhbHRzYWx0c2FsdA$7Tz7sAXvTmLRvtKHNLDqQk1DuM2E1HRe0XTcDGk31u0", Argon2id},
+}
+
+func TestParseHash_MadeElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, row := range madeElsewhere {
+		h, err := ParseHash(row.algorithm, row.text)
+		if err != nil || h.Algorithm != row.want {
+			t.Errorf("%s: %+v, %v", row.name, h, err)
+			continue
+		}
+		for password, want := range map[string]bool{"test12": true, "test1": false, "test123": false, "": false, "TEST12": false} {
+			if got := h.Matches([]byte(password)); got != want {
+				t.Errorf("%s: %q matches: %v", row.name, password, got)
+			}
+		}
+		if h.Slow() != (row.want == Bcrypt || row.want == Argon2id) {
+			t.Errorf("%s: slow %v", row.name, h.Slow())
+		}
+	}
+}
+
+func TestParseHash_Refused(t *testing.T) {
+	t.Parallel()
+	digest := strings.Repeat("A", 43)
+	rows := []struct{ algorithm, text, want string }{
+		{"rabbit_password_hashing_sha256", "not base64!", "not base64"},
+		{"rabbit_password_hashing_sha256", "kI3GChNpte2FApYFXScl+0dIluk=", "digest of 32"}, // an MD5 one
+		{"rabbit_password_hashing_sha512", "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR", "digest of 64"},
+		{"", "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR", "digest of 16"},
+		{"crc32", "kI3GChNpte2FApYFXScl+0dIluk=", "'crc32' is not known"},
+		{"bcrypt", "$2b$04$short", "bcrypt"},
+		{"bcrypt", "$2b$31$abcdefghijklmnopqrstuu.DVVGLfP4tg2vyQ7TXKFqBaf6BeH1Ge", "cost 31"},
+		{"argon2id", "$argon2i$v=19$m=1024,t=2,p=1$c2FsdHNhbHQ$" + digest, "argon2id"},
+		{"argon2id", "$argon2id$v=16$m=1024,t=2,p=1$c2FsdHNhbHQ$" + digest, "version"},
+		{"argon2id", "$argon2id$v=19$m=99999999,t=2,p=1$c2FsdHNhbHQ$" + digest, "take the machine"},
+		{"argon2id", "$argon2id$v=19$m=1024,t=0,p=1$c2FsdHNhbHQ$" + digest, "parameters"},
+		{"argon2id", "$argon2id$v=19$m=1024,t=2,p=1,x=2$c2FsdHNhbHQ$" + digest, "parameters"},
+		{"argon2id", "$argon2id$v=19$m=1024,t=2,p=1$c2E$" + digest, "8 to 64"},
+	}
+	for _, row := range rows {
+		if _, err := ParseHash(row.algorithm, row.text); !IsReason(err, Invalid) || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s %s: %v, want %q", row.algorithm, row.text, err, row.want)
+		}
+	}
+	if h, err := ParseHash("rabbit_password_hashing_sha256", ""); err != nil || !h.IsZero() {
+		t.Errorf("a user without a password: %+v, %v", h, err)
+	}
+}
+
+func TestHashPassword(t *testing.T) {
+	t.Parallel()
+	for _, a := range []Algorithm{SHA256, SHA512, MD5, Bcrypt, Argon2id} {
+		h, err := HashPasswordWith(a, []byte("päss wörd"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ParseHash(string(h.Algorithm), h.Text)
+		if err != nil || again != h {
+			t.Errorf("%s: %+v reads as %+v, %v", a, h, again, err)
+		}
+		if !h.Matches([]byte("päss wörd")) || h.Matches([]byte("päss wörd ")) {
+			t.Errorf("%s: %+v does not match what it should", a, h)
+		}
+	}
+	if a, b := HashPassword([]byte("x")), HashPassword([]byte("x")); a == b || a.Algorithm != SHA256 {
+		t.Errorf("%+v, %+v: no salt, or not SHA-256", a, b)
+	}
+	if _, err := HashPasswordWith(Bcrypt, make([]byte, 73)); !IsReason(err, Invalid) {
+		t.Errorf("73 bytes with bcrypt: %v", err)
+	}
+	if (Hash{}).Matches(nil) || (Hash{}).Matches([]byte("x")) {
+		t.Error("no password matches")
+	}
+}
+
+// FuzzParseHash: what is accepted can be matched against, and reads as itself.
+func FuzzParseHash(f *testing.F) {
+	for _, row := range madeElsewhere {
+		f.Add(row.algorithm, row.text)
+	}
+	f.Add("", "")
+	f.Add("argon2id", "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$c2FsdHNhbHQ")
+	f.Fuzz(func(t *testing.T, algorithm, text string) {
+		h, err := ParseHash(algorithm, text)
+		if err != nil {
+			if !IsReason(err, Invalid) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if again, err := ParseHash(string(h.Algorithm), h.Text); err != nil || again != h {
+			t.Fatalf("%+v reads as %+v, %v", h, again, err)
+		}
+		if !h.Slow() && h.Matches([]byte("surely not this one")) {
+			t.Fatalf("%+v matches", h)
+		}
+	})
+}

@@ -1,0 +1,90 @@
+package access
+
+import (
+	"regexp"
+	"regexp/syntax"
+	"strings"
+	"sync"
+)
+
+// pattern is a compiled permission pattern.
+type pattern struct {
+	source string
+	all    bool // matches every name: no need to look at it
+	re     *regexp.Regexp
+}
+
+// compile makes a pattern. The empty one matches the empty name only. Errors:
+// Invalid.
+func compile(source string) (pattern, error) {
+	p := pattern{source: source}
+	switch source {
+	case ".*", "^.*", ".*$", "^.*$":
+		p.all = true
+		return p, nil
+	case "":
+		source = "^$"
+	}
+	if len(source) > PatternBytesMax {
+		return pattern{}, errorf(Invalid, "a pattern of %d bytes is too long; %d are possible", len(source), PatternBytesMax)
+	}
+	re, err := regexp.Compile(source)
+	if err != nil {
+		return pattern{}, badPattern(source, err)
+	}
+	p.re = re
+	return p, nil
+}
+
+// badPattern says what is wrong with a pattern, and where it may come from.
+func badPattern(source string, err error) error {
+	hint := ""
+	for _, unsupported := range []struct{ in, name string }{
+		{"(?=", "look-ahead"}, {"(?!", "look-ahead"}, {"(?<=", "look-behind"}, {"(?<!", "look-behind"},
+		{"(?>", "atomic groups"}, {"*+", "possessive repeats"}, {"++", "possessive repeats"},
+		{`\1`, "back-references"}, {`\2`, "back-references"}, {`\Z`, `\Z (write \z or $)`},
+	} {
+		if strings.Contains(source, unsupported.in) {
+			hint = "; " + unsupported.name + " of Erlang's and Perl's patterns are not understood here: patterns are RE2, which matches in linear time. Name what is allowed instead of what is not"
+			break
+		}
+	}
+	var text string
+	if e, ok := err.(*syntax.Error); ok {
+		text = e.Code.String() + ": `" + e.Expr + "`"
+	} else {
+		text = err.Error()
+	}
+	return errorf(Invalid, "'%s' is not a regular expression: %s%s", source, text, hint)
+}
+
+func (p *pattern) match(name []byte) bool { return p.all || p.re.Match(name) }
+
+// cache keeps answers of one pattern by name, bounded. The zero value is empty.
+type cache struct {
+	mu      sync.RWMutex
+	answers map[string]bool
+}
+
+// match asks the cache, then the pattern.
+func (c *cache) match(p *pattern, name []byte) bool {
+	if p.all {
+		return true
+	}
+	c.mu.RLock()
+	answer, known := c.answers[string(name)]
+	c.mu.RUnlock()
+	if known {
+		return answer
+	}
+	answer = p.match(name)
+	c.mu.Lock()
+	if c.answers == nil {
+		c.answers = map[string]bool{}
+	} else if len(c.answers) >= cacheEntriesMax {
+		clear(c.answers)
+	}
+	c.answers[string(name)] = answer
+	c.mu.Unlock()
+	return answer
+}
