@@ -38,6 +38,15 @@ type Config struct {
 
 	HandshakeTimeout time.Duration
 
+	// DefaultUser and DefaultPassword are of the user that the first start makes;
+	// both default to guest.
+	DefaultUser, DefaultPassword string
+	// LoopbackUsers may only connect from this machine; nil means guest.
+	LoopbackUsers []string
+	// Mechanisms are what clients may log in with; nil means PLAIN and AMQPLAIN
+	// for the broker's users.
+	Mechanisms func(b *broker.Broker) []amqp.Mechanism
+
 	// DiskFreeMin is the floor of free space in bytes: below it publishers are
 	// blocked. 0 means DiskFreeMinDefault; negative: never.
 	DiskFreeMin int64
@@ -47,13 +56,20 @@ type Config struct {
 	FreeSpace func() (int64, error)
 }
 
+// defaultUser is the name, and the password, of the user that a first start makes
+// when it is not told another. It may only connect from this machine.
+const defaultUser = "guest"
+
 // stopTimeout is how long Stop waits for clients to answer connection.close.
 const stopTimeout = 5 * time.Second
 
 // Engine is a running broker.
 type Engine struct {
-	config   Config
-	logger   *slog.Logger
+	config Config
+	logger *slog.Logger
+
+	askedForUser bool // a default user other than the usual one
+
 	lock     *os.File
 	pool     arena.Pool
 	disk     disk.Disk
@@ -85,7 +101,14 @@ func Start(c Config) (*Engine, error) {
 	if c.IO == "" {
 		c.IO = "auto"
 	}
-	e := &Engine{config: c, logger: c.Logger, stop: make(chan struct{}), trimmed: make(chan struct{}), watched: make(chan struct{})}
+	asked := c.DefaultUser != ""
+	if !asked {
+		c.DefaultUser, c.DefaultPassword = defaultUser, defaultUser
+	}
+	if c.LoopbackUsers == nil {
+		c.LoopbackUsers = []string{defaultUser}
+	}
+	e := &Engine{config: c, askedForUser: asked, logger: c.Logger, stop: make(chan struct{}), trimmed: make(chan struct{}), watched: make(chan struct{})}
 	if err := e.start(); err != nil {
 		e.abort()
 		return nil, err
@@ -131,9 +154,14 @@ func (e *Engine) start() error {
 	}
 	e.broker, err = broker.Open(broker.Options{
 		Store: e.store, Bodies: e.bodies, Disk: e.disk, Logger: e.logger, Journaled: journaled, CleanStop: clean,
+		DefaultUser:   &broker.DefaultUser{Name: e.config.DefaultUser, Password: e.config.DefaultPassword},
+		LoopbackUsers: e.config.LoopbackUsers,
 	})
 	if err != nil {
 		return err
+	}
+	if e.askedForUser && !e.broker.MadeDefaultUser() {
+		e.logger.Info("the data directory has users already: the default user asked for is not made", "user", e.config.DefaultUser)
 	}
 	for i := range e.config.Loops {
 		l, err := loop.New(loop.Options{ID: i, Arena: &e.pool, Logger: e.logger, Backend: socketBackend(e.config.IO)})
@@ -142,8 +170,12 @@ func (e *Engine) start() error {
 		}
 		e.loops = append(e.loops, l)
 	}
+	var mechanisms []amqp.Mechanism
+	if e.config.Mechanisms != nil {
+		mechanisms = e.config.Mechanisms(e.broker)
+	}
 	server := amqp.NewServer(amqp.Options{
-		Broker: e.broker, Auth: broker.StaticUser{Name: "guest", Password: "guest"}, Loops: e.loops,
+		Broker: e.broker, Mechanisms: mechanisms, Loops: e.loops,
 		Logger: e.logger, Version: e.config.Version, HandshakeTimeout: e.config.HandshakeTimeout,
 	})
 	e.server.Store(server)

@@ -22,6 +22,20 @@ const channelNumber = 1
 // connect opens a connection and a channel.
 func connect(t *testing.T, addr string) *client {
 	t.Helper()
+	c := login(t, addr, "guest", "guest")
+	var tune amqp.ConnectionTune
+	c.expect(0, &tune)
+	c.send(0, &amqp.ConnectionTuneOk{ChannelMax: tune.ChannelMax, FrameMax: tune.FrameMax})
+	c.send(0, &amqp.ConnectionOpen{VirtualHost: []byte("/")})
+	c.expect(0, &amqp.ConnectionOpenOk{})
+	c.send(channelNumber, &amqp.ChannelOpen{})
+	c.expect(channelNumber, &amqp.ChannelOpenOk{})
+	return c
+}
+
+// login connects and sends a name and password.
+func login(t *testing.T, addr, user, password string) *client {
+	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -33,14 +47,7 @@ func connect(t *testing.T, addr string) *client {
 	c := &client{t: t, conn: conn}
 	c.write(amqp.ProtocolHeader)
 	c.expect(0, &amqp.ConnectionStart{})
-	c.send(0, &amqp.ConnectionStartOk{Mechanism: []byte("PLAIN"), Response: []byte("\x00guest\x00guest"), Locale: []byte("en_US")})
-	var tune amqp.ConnectionTune
-	c.expect(0, &tune)
-	c.send(0, &amqp.ConnectionTuneOk{ChannelMax: tune.ChannelMax, FrameMax: tune.FrameMax})
-	c.send(0, &amqp.ConnectionOpen{VirtualHost: []byte("/")})
-	c.expect(0, &amqp.ConnectionOpenOk{})
-	c.send(channelNumber, &amqp.ChannelOpen{})
-	c.expect(channelNumber, &amqp.ChannelOpenOk{})
+	c.send(0, &amqp.ConnectionStartOk{Mechanism: []byte("PLAIN"), Response: []byte("\x00" + user + "\x00" + password), Locale: []byte("en_US")})
 	return c
 }
 

@@ -36,6 +36,11 @@ Usage: basaltmq -D DIR [flags]
                           not of the machine
       --io BACKEND        posix, uring (io_uring), or auto: what measured faster
       --loops N           event loops (one per core)
+      --default-user NAME, --default-password PASSWORD
+                          the user that the first start on a data directory makes:
+                          an administrator with all permissions (guest, guest)
+      --loopback-users L  users that may only connect from this machine, separated
+                          by commas, or none (guest)
       --disk-free-min N   below this much free space publishers are blocked;
                           units KiB, MiB, GiB; 0 turns it off (128MiB)
   -l, --log-level LEVEL   debug, info, warn or error (info)
@@ -54,7 +59,7 @@ type options struct {
 
 func parse(args []string) (*options, error) {
 	o := &options{}
-	var bind, durability, level, floor string
+	var bind, durability, level, floor, loopback string
 	var port uint
 	fs := flag.NewFlagSet("basaltmq", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -69,6 +74,9 @@ func parse(args []string) (*options, error) {
 	str(&o.config.IO, "auto", "io")
 	str(&level, "info", "l", "log-level")
 	str(&floor, "128MiB", "disk-free-min")
+	str(&o.config.DefaultUser, "", "default-user")
+	str(&o.config.DefaultPassword, "", "default-password")
+	str(&loopback, "guest", "loopback-users")
 	for _, n := range []string{"p", "amqp-port"} {
 		fs.UintVar(&port, n, 5672, "")
 	}
@@ -96,6 +104,12 @@ func parse(args []string) (*options, error) {
 		return nil, fmt.Errorf("--durability %q is neither fsync nor os", durability)
 	case o.config.IO != "auto" && o.config.IO != "uring" && o.config.IO != "posix":
 		return nil, fmt.Errorf("--io %q is none of auto, uring, posix", o.config.IO)
+	case (o.config.DefaultUser == "") != (o.config.DefaultPassword == ""):
+		return nil, errors.New("--default-user and --default-password need each other, and neither may be empty")
+	}
+	o.config.LoopbackUsers = []string{}
+	if loopback != "none" {
+		o.config.LoopbackUsers = strings.Split(loopback, ",")
 	}
 	if o.config.Bind, err = netip.ParseAddr(bind); err != nil {
 		return nil, fmt.Errorf("--bind %q is not an IP address", bind)

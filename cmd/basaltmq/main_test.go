@@ -27,7 +27,7 @@ func TestFlags_VersionAndHelp(t *testing.T) {
 			t.Errorf("%s: %+v", flag, r)
 		}
 	}
-	for _, name := range []string{"-D", "--data-dir", "-b", "--bind", "-p", "--amqp-port", "--durability", "--io", "--loops", "-l", "--log-level", "-v", "--version", "-h", "--help"} {
+	for _, name := range []string{"-D", "--data-dir", "-b", "--bind", "-p", "--amqp-port", "--durability", "--io", "--loops", "--default-user", "--default-password", "--loopback-users", "-l", "--log-level", "-v", "--version", "-h", "--help"} {
 		if !strings.Contains(usage, name) {
 			t.Errorf("the help does not mention %s", name)
 		}
@@ -56,6 +56,8 @@ func TestFlags_Bad(t *testing.T) {
 		{[]string{"-D", dir, "--loops", "-1"}, "--loops"},
 		{[]string{"-D", dir, "--loops", "1000"}, "--loops"},
 		{[]string{"-D", dir, "-l", "loud"}, "debug"},
+		{[]string{"-D", dir, "--default-user", "joe"}, "--default-password"},
+		{[]string{"-D", dir, "--default-password", "x"}, "--default-user"},
 	}
 	for _, row := range rows {
 		refused(t, runToEnd(t, row.args...), row.want)
@@ -164,5 +166,30 @@ func TestStart_LogLevel(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	if r := p.wait(); r.code != 0 || r.stderr != "" {
 		t.Errorf("exit status %d, said %q", r.code, r.stderr)
+	}
+}
+
+// TestDefaultUser is made by the first start, and by no other.
+func TestDefaultUser(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	allowed := func(p *process, user, password string, want bool) {
+		t.Helper()
+		c := login(t, p.addr, user, password)
+		if f, err := c.frame(); (err == nil) != want {
+			t.Errorf("%s %s: frame %v, %v", user, password, f.Type, err)
+		}
+	}
+	p := startBroker(t, dir, "--default-user", "root", "--default-password", "s3cret")
+	allowed(p, "root", "s3cret", true)
+	allowed(p, "root", "guest", false)
+	allowed(p, "guest", "guest", false)
+	p.signal(syscall.SIGTERM)
+	p.wait()
+	p = startBroker(t, dir, "--default-user", "other", "--default-password", "x")
+	allowed(p, "root", "s3cret", true)
+	allowed(p, "other", "x", false)
+	if !strings.Contains(p.stderr(), "has users already") {
+		t.Errorf("said nothing of it:\n%s", p.stderr())
 	}
 }

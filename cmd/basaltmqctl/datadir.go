@@ -123,6 +123,13 @@ func (defs *definitions) apply(file string, info broker.DefinitionInfo) {
 	q := queueName{info.VHost, info.Name}
 	id, exists := defs.queues[q]
 	switch {
+	case info.Kind == broker.DefinitionVHost && info.Deleted:
+		for q, id := range defs.queues {
+			if q.vhost == info.VHost {
+				delete(defs.queues, q)
+				delete(defs.logs, id)
+			}
+		}
 	case info.Kind != broker.DefinitionQueue:
 	case info.Deleted && exists:
 		delete(defs.queues, q)

@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
@@ -93,6 +94,10 @@ func (c *conn) withoutChannel(number uint16, id uint32) error {
 		if len(c.channels) >= int(c.channelMax) {
 			return amqp.Errorf(amqp.CodeNotAllowed, 0, "number of channels opened (%d) has reached the negotiated channel_max (%d)", len(c.channels), c.channelMax)
 		}
+		if limit, ok := c.user.AddChannel(); !ok {
+			return amqp.Errorf(amqp.CodeNotAllowed, 0, "number of channels opened for user '%s' has reached the maximum allowed user limit of %d", c.user.Name, limit)
+		}
+		c.counted++
 		c.channels.add(&channel{conn: c, id: number})
 		c.emitMethod(number, &amqp.ChannelOpenOk{})
 		return nil
@@ -105,6 +110,8 @@ func (c *conn) withoutChannel(number uint16, id uint32) error {
 // forget removes a channel; its number may be opened again.
 func (c *conn) forget(ch *channel) {
 	c.channels.remove(ch.id)
+	c.counted--
+	c.user.RemoveChannels(1)
 	if c.current == ch {
 		c.current = nil
 	}
@@ -218,10 +225,14 @@ func (ch *channel) class20(id uint32, args []byte) error {
 }
 
 // resolveQueue finds the queue a method names; an empty name means the last
-// one declared on the channel (specification of queue.bind and others).
+// one declared on the channel (specification of queue.bind and others). It is
+// for what reads: the user must be permitted to.
 func (ch *channel) resolveQueue(name []byte) (*broker.Queue, error) {
 	n, err := ch.queueName(name)
 	if err != nil {
+		return nil, err
+	}
+	if err := ch.conn.permit(access.Read, "queue", n); err != nil {
 		return nil, err
 	}
 	return ch.conn.vhost.Queue(n, ch.conn)

@@ -116,15 +116,15 @@ func (ch *channel) basicConsume(args []byte) error {
 	if err := m.Decode(args); err != nil {
 		return err
 	}
-	q, err := ch.resolveQueue(m.Queue)
-	if err != nil {
-		return err
-	}
 	tag := string(m.ConsumerTag)
 	if tag == "" {
 		tag = broker.GeneratedName("amq.ctag-")
 	} else if ch.consumers[tag] != nil {
 		return amqp.Errorf(amqp.CodeNotAllowed, 0, "attempt to reuse consumer tag '%s'", tag)
+	}
+	q, err := ch.resolveQueue(m.Queue)
+	if err != nil {
+		return err
 	}
 	if len(ch.consumers) >= consumersMax {
 		return amqp.Errorf(amqp.CodeResourceError, 0, "channel %d has reached its limit of %d consumers", ch.id, consumersMax)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
@@ -21,23 +22,30 @@ func (ch *channel) exchange(id uint32, args []byte) error {
 		if err := m.Decode(args); err != nil {
 			return err
 		}
-		seq, err := ch.conn.vhost.Bind(broker.Binding{
+		return ch.bind(broker.Binding{
 			Source: string(m.Source), Exchange: string(m.Destination), ToExchange: true,
 			RoutingKey: string(m.RoutingKey), Arguments: m.Arguments,
-		}, ch.conn)
-		return ch.answer(seq, err, m.NoWait, &amqp.ExchangeBindOk{})
+		}, ch.conn.vhost.Bind, m.NoWait, &amqp.ExchangeBindOk{})
 	case amqp.ExchangeUnbindID:
 		var m amqp.ExchangeUnbind
 		if err := m.Decode(args); err != nil {
 			return err
 		}
-		seq, err := ch.conn.vhost.Unbind(broker.Binding{
+		return ch.bind(broker.Binding{
 			Source: string(m.Source), Exchange: string(m.Destination), ToExchange: true,
 			RoutingKey: string(m.RoutingKey), Arguments: m.Arguments,
-		}, ch.conn)
-		return ch.answer(seq, err, m.NoWait, &amqp.ExchangeUnbindOk{})
+		}, ch.conn.vhost.Unbind, m.NoWait, &amqp.ExchangeUnbindOk{})
 	}
 	return notImplemented(id)
+}
+
+// bind binds or unbinds, which need the same permissions.
+func (ch *channel) bind(b broker.Binding, do func(b broker.Binding, owner any) (uint64, error), noWait bool, ok amqp.Method) error {
+	if err := ch.conn.permitBinding(&b); err != nil {
+		return err
+	}
+	seq, err := do(b, ch.conn)
+	return ch.answer(seq, err, noWait, ok)
 }
 
 // answer sends ok, unless the client does not want it, once the definition
@@ -66,7 +74,7 @@ func (ch *channel) exchangeDeclare(args []byte) error {
 	}
 	seq, err := ch.conn.vhost.DeclareExchange(broker.ExchangeDeclare{
 		Name: name, Type: string(m.Type), Passive: m.Passive, Durable: m.Durable,
-		AutoDelete: m.AutoDelete, Internal: m.Internal, Arguments: m.Arguments,
+		AutoDelete: m.AutoDelete, Internal: m.Internal, Arguments: m.Arguments, By: ch.conn,
 	})
 	return ch.answer(seq, err, m.NoWait, &amqp.ExchangeDeclareOk{})
 }
@@ -75,6 +83,11 @@ func (ch *channel) exchangeDelete(args []byte) error {
 	var m amqp.ExchangeDelete
 	if err := m.Decode(args); err != nil {
 		return err
+	}
+	if name := string(m.Exchange); name != "" && !strings.HasPrefix(name, "amq.") { // those are refused anyway
+		if err := ch.conn.Permit(access.Configure, "exchange", name); err != nil {
+			return err
+		}
 	}
 	seq, err := ch.conn.vhost.DeleteExchange(string(m.Exchange), m.IfUnused)
 	return ch.answer(seq, err, m.NoWait, &amqp.ExchangeDeleteOk{})

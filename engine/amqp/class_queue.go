@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
@@ -20,8 +21,7 @@ func (ch *channel) queue(id uint32, args []byte) error {
 		if err != nil {
 			return err
 		}
-		seq, err := ch.conn.vhost.Bind(b, ch.conn)
-		return ch.answer(seq, err, m.NoWait, &amqp.QueueBindOk{})
+		return ch.bind(b, ch.conn.vhost.Bind, m.NoWait, &amqp.QueueBindOk{})
 	case amqp.QueueUnbindID:
 		var m amqp.QueueUnbind
 		if err := m.Decode(args); err != nil {
@@ -31,8 +31,7 @@ func (ch *channel) queue(id uint32, args []byte) error {
 		if err != nil {
 			return err
 		}
-		seq, err := ch.conn.vhost.Unbind(b, ch.conn)
-		return ch.answer(seq, err, false, &amqp.QueueUnbindOk{})
+		return ch.bind(b, ch.conn.vhost.Unbind, false, &amqp.QueueUnbindOk{})
 	case amqp.QueuePurgeID:
 		return ch.queuePurge(args)
 	case amqp.QueueDeleteID:
@@ -53,7 +52,7 @@ func (ch *channel) queueDeclare(args []byte) error {
 	}
 	d := broker.QueueDeclare{
 		Name: name, Passive: m.Passive, Durable: m.Durable, Exclusive: m.Exclusive,
-		AutoDelete: m.AutoDelete, Arguments: m.Arguments,
+		AutoDelete: m.AutoDelete, Arguments: m.Arguments, By: c,
 	}
 	c.commitBatch() // the counts of the answer include what was published before
 	q, created, seq, err := c.vhost.DeclareQueue(d, c)
@@ -107,6 +106,9 @@ func (ch *channel) queueDelete(args []byte) error {
 		return err
 	}
 	c := ch.conn
+	if err := c.permit(access.Configure, "queue", name); err != nil {
+		return err
+	}
 	c.commitBatch()
 	n, seq, err := c.vhost.DeleteQueue(name, m.IfUnused, m.IfEmpty, c)
 	if err != nil {

@@ -122,7 +122,7 @@ func (t *transaction) commit(ch *channel) error {
 			}
 		}
 	}
-	ch.pub.version = 0 // the cache has been used for other exchanges
+	ch.pub.version, ch.pub.checked = 0, 0 // the cache has been used for other exchanges
 	if err := t.checkSize(routes); err != nil {
 		return err
 	}

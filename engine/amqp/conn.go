@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/loop"
 	"github.com/basaltmq/basaltmq/segstore/arena"
@@ -26,13 +27,14 @@ const (
 
 // Reasons to stop processing input; bits of conn.stall.
 const (
-	stallOutput uint8 = 1 << iota // the peer does not read
-	stallGet                      // a basic.get waits for the disk
-	stallStore                    // the store has more unwritten data than it likes
-	stallQueue                    // a queue's consumers are behind
-	stallAlarm                    // publishers are blocked
-	stallSpool                    // too much of large bodies is on its way to the disk
-	stallBody                     // a large body is being filed, or returned
+	stallOutput uint16 = 1 << iota // the peer does not read
+	stallGet                       // a basic.get waits for the disk
+	stallStore                     // the store has more unwritten data than it likes
+	stallQueue                     // a queue's consumers are behind
+	stallAlarm                     // publishers are blocked
+	stallSpool                     // too much of large bodies is on its way to the disk
+	stallBody                      // a large body is being filed, or returned
+	stallLogin                     // a password is being checked
 )
 
 // conn is one AMQP connection.
@@ -42,15 +44,22 @@ type conn struct {
 	vhost *broker.VHost
 	id    uint64
 	state connState
-	stall uint8
+	stall uint16
 	dead  bool
 	// garbled: where frames begin in the input is not known any more.
 	garbled bool
 
 	frameMax   uint32 // negotiated; bounds both directions
 	channelMax uint16
-	user       string
 	name       string // client's connection_name, for logs
+
+	// Who logged in, and what that allows; see permit.go.
+	user         *access.User // nil before
+	grant        *access.Grant
+	grantVersion uint64 // 0: not asked for yet; versions start at 1
+	entered      bool   // counted in its user and vhost
+	counted      int    // channels counted in the user
+
 	// Capabilities that the client announced.
 	closeOnErr   bool // authentication_failure_close
 	cancelNotify bool // consumer_cancel_notify
@@ -201,7 +210,7 @@ func (c *conn) dropCarry() {
 }
 
 // resume goes on with saved input after a stall has ended.
-func (c *conn) resume(reason uint8) {
+func (c *conn) resume(reason uint16) {
 	if c.stall&reason == 0 {
 		return
 	}
@@ -418,6 +427,7 @@ func (c *conn) abandonChannels() {
 	}
 	c.spoolFlush()
 	c.channels = nil
+	c.leave()
 	c.current = nil
 	c.serveList = nil
 	c.confirming = nil

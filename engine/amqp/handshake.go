@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -34,7 +33,7 @@ func (c *conn) protocolHeader(buf []byte) int {
 	c.state = stateStart
 	c.emitMethod(0, &amqp.ConnectionStart{
 		VersionMajor: 0, VersionMinor: 9, ServerProperties: c.shard.srv.properties(),
-		Mechanisms: []byte("PLAIN AMQPLAIN"), Locales: []byte("en_US"),
+		Mechanisms: c.shard.srv.mechanismNames(c.saslPeer()), Locales: []byte("en_US"),
 	})
 	return n
 }
@@ -78,7 +77,7 @@ func (c *conn) method0(id uint32, args []byte) error {
 	case id == amqp.ConnectionCloseID && c.state > stateStart:
 		return c.closeByClient(args)
 	case id == amqp.ConnectionUpdateSecretID && c.state == stateOpen:
-		return amqp.Errorf(amqp.CodeAccessRefused, id, "the password of this connection cannot be updated: the user does not log in with a token")
+		return c.updateSecret(args)
 	case amqp.MethodName(id) == "unknown":
 		return amqp.Errorf(amqp.CodeNotImplemented, id, "unknown method %d.%d", id>>16, id&0xffff)
 	}
@@ -109,61 +108,27 @@ func (c *conn) startOk(args []byte) error {
 			c.blockNotify = announced("connection.blocked")
 		}
 	}
-	var user, password []byte
-	var ok bool
-	switch string(m.Mechanism) {
-	case "PLAIN":
-		user, password, ok = plainCredentials(m.Response)
-	case "AMQPLAIN":
-		user, password, ok = amqplainCredentials(m.Response)
-	default:
-		return amqp.Errorf(amqp.CodeCommandInvalid, amqp.ConnectionStartOkID, "unsupported authentication mechanism '%s'; offered are PLAIN and AMQPLAIN", m.Mechanism)
-	}
-	err := broker.ErrRefused
-	if ok {
-		err = c.shard.srv.auth.Authenticate(user, password, c.sock.Remote().Addr())
-	}
-	if err != nil {
-		c.shard.srv.logger.Warn("login refused", "peer", c.peer(), "user", string(user), "mechanism", string(m.Mechanism))
-		if !c.closeOnErr {
-			c.closeSocket()
-			return nil
-		}
-		return amqp.Errorf(amqp.CodeAccessRefused, 0, "Login was refused using authentication mechanism %s. For details see the broker logfile.", m.Mechanism)
-	}
-	c.user = string(user)
-	c.state = stateTune
+	return c.login(m.Mechanism, m.Response)
+}
+
+// tune proposes the limits of the connection.
+func (c *conn) tune() {
 	c.emitMethod(0, &amqp.ConnectionTune{
 		ChannelMax: channelMaxDefault, FrameMax: frameMaxDefault,
 		Heartbeat: uint16(max(c.shard.srv.heartbeat, 0) / time.Second),
 	})
+}
+
+// updateSecret takes a new secret. Passwords are looked at when a client logs in
+// and not again, so there is nothing to update, as in RabbitMQ.
+func (c *conn) updateSecret(args []byte) error {
+	var m amqp.ConnectionUpdateSecret
+	if err := m.Decode(args); err != nil {
+		return err
+	}
+	c.shard.srv.logger.Debug("secret updated", "peer", c.peer(), "user", c.user.Name, "reason", string(m.Reason))
+	c.emitMethod(0, &amqp.ConnectionUpdateSecretOk{})
 	return nil
-}
-
-// plainCredentials splits a SASL PLAIN response (RFC 4616).
-func plainCredentials(response []byte) (user, password []byte, ok bool) {
-	parts := bytes.SplitN(response, []byte{0}, 3)
-	if len(parts) != 3 {
-		return nil, nil, false
-	}
-	return parts[1], parts[2], true
-}
-
-// amqplainCredentials reads the field table of the AMQPLAIN mechanism; its
-// length prefix is part of no value (0-8 heritage).
-func amqplainCredentials(response []byte) (user, password []byte, ok bool) {
-	t := amqp.Table(response)
-	if amqp.ValidateTable(t) != nil {
-		return nil, nil, false
-	}
-	login, ok1 := t.Lookup("LOGIN")
-	pass, ok2 := t.Lookup("PASSWORD")
-	if !ok1 || !ok2 {
-		return nil, nil, false
-	}
-	user, ok1 = login.Bytes()
-	password, ok2 = pass.Bytes()
-	return user, password, ok1 && ok2
 }
 
 func (c *conn) tuneOk(args []byte) error {
@@ -201,9 +166,12 @@ func (c *conn) open(args []byte) error {
 		return err
 	}
 	name := string(m.VirtualHost)
-	c.vhost = c.shard.srv.broker.VHost(name)
-	if c.vhost == nil {
+	vh := c.shard.srv.broker.VHost(name)
+	if vh == nil {
 		return amqp.Errorf(amqp.CodeNotAllowed, amqp.ConnectionOpenID, "vhost %s not found", name)
+	}
+	if err := c.enter(vh); err != nil {
+		return err
 	}
 	c.state = stateOpen
 	c.shard.loop.Disarm(&c.timer)
@@ -211,10 +179,12 @@ func (c *conn) open(args []byte) error {
 		c.shard.loop.Arm(&c.timer, c.heartbeat/2)
 	}
 	c.emitMethod(0, &amqp.ConnectionOpenOk{})
-	c.shard.srv.logger.Debug("AMQP connection open", "peer", c.peer(), "user", c.user, "vhost", name)
+	c.shard.srv.logger.Debug("AMQP connection open", "peer", c.peer(), "user", c.user.Name, "vhost", name)
 	if c.shard.closing {
 		c.shutdown()
 	}
+	// Either this sees a deletion, or the deletion sees the connection.
+	c.heedRevocation()
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/arena"
@@ -40,8 +41,11 @@ type publish struct {
 	cachedExchange []byte
 	cachedKey      []byte
 	queues         []*broker.Queue
-	// What CheckPublish said of cachedExchange under version.
+	// What CheckPublish and the user's permissions said of the last publish's
+	// exchange, under the version checked.
+	checked   uint64 // 0: nothing
 	byHeaders bool
+	byTopic   bool // routing keys have to be permitted
 }
 
 // misplaced is the method to blame for a content frame out of its turn.
@@ -70,7 +74,7 @@ func (p *publish) dropBody(sh *shard) {
 }
 
 // basicPublish handles basic.publish: 404 for a missing exchange, 403 for an
-// internal one, at once; the content that follows is then discarded.
+// internal one and what is not permitted, at once; the content that follows is then discarded.
 func (ch *channel) basicPublish(args, frame []byte) error {
 	var m amqp.BasicPublish
 	if err := m.Decode(args); err != nil {
@@ -78,14 +82,21 @@ func (ch *channel) basicPublish(args, frame []byte) error {
 	}
 	p := &ch.pub
 	version := ch.conn.vhost.Version()
-	if p.version != version || string(m.Exchange) != string(p.exchange) {
+	if p.checked != version || string(m.Exchange) != string(p.exchange) {
+		p.checked = 0 // p.exchange is another one, or not permitted any more
+		if err := ch.permitPublish(m.Exchange); err != nil {
+			return err
+		}
 		byHeaders, err := ch.conn.vhost.CheckPublish(m.Exchange)
 		if err != nil {
 			return err
 		}
-		p.byHeaders = byHeaders
-		p.cached = p.cached && p.version == version
-		p.version = version
+		p.byHeaders, p.checked = byHeaders, version
+	}
+	if p.byTopic {
+		if err := ch.conn.permitTopic(access.Write, m.Exchange, m.RoutingKey); err != nil {
+			return err
+		}
 	}
 	p.used = true
 	if ch.conn.fast == ch {
@@ -150,8 +161,8 @@ func (c *conn) checkProperties(raw []byte) error {
 	if props.Flags&amqp.FlagDeliveryMode != 0 && props.DeliveryMode != 1 && props.DeliveryMode != 2 {
 		return amqp.Errorf(amqp.CodePreconditionFailed, id, "invalid message: unknown delivery mode %d", props.DeliveryMode)
 	}
-	if props.Flags&amqp.FlagUserID != 0 && string(props.UserID) != c.user {
-		return amqp.Errorf(amqp.CodePreconditionFailed, id, "user_id property set to '%s' but authenticated user was '%s'", props.UserID, c.user)
+	if props.Flags&amqp.FlagUserID != 0 && string(props.UserID) != c.user.Name && !c.user.HasTag(access.TagImpersonator) {
+		return amqp.Errorf(amqp.CodePreconditionFailed, id, "user_id property set to '%s' but authenticated user was '%s'", props.UserID, c.user.Name)
 	}
 	if props.Flags&amqp.FlagExpiration != 0 {
 		if _, err := strconv.ParseUint(string(props.Expiration), 10, 63); err != nil {
@@ -386,7 +397,7 @@ func (c *conn) returned(ch *channel, code uint16, exchange, key, properties, bod
 // learn prepares the fast path for publishes that repeat this one.
 func (c *conn) learn(ch *channel) {
 	p := &ch.pub
-	if p.size > uint64(c.frameMax-amqp.FrameOverhead) || len(p.queues) == 0 {
+	if p.size > uint64(c.frameMax-amqp.FrameOverhead) || len(p.queues) == 0 || p.checked != p.version {
 		c.fast = nil
 		return
 	}

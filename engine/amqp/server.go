@@ -14,11 +14,13 @@ import (
 
 // Options configure a Server. Zero values mean the defaults.
 type Options struct {
-	Broker  *broker.Broker
-	Auth    broker.Authenticator
-	Loops   []*loop.Loop
-	Logger  *slog.Logger
-	Version string
+	Broker *broker.Broker
+	// Mechanisms are what clients may log in with, in the order of preference;
+	// nil: passwords of the broker's users.
+	Mechanisms []Mechanism
+	Loops      []*loop.Loop
+	Logger     *slog.Logger
+	Version    string
 
 	HandshakeTimeout time.Duration
 	Heartbeat        time.Duration // proposed; negative: none
@@ -28,7 +30,7 @@ type Options struct {
 // Server is what all AMQP connections share.
 type Server struct {
 	broker          *broker.Broker
-	auth            broker.Authenticator
+	mechanisms      []Mechanism
 	logger          *slog.Logger
 	version         string
 	handshake       time.Duration
@@ -65,9 +67,12 @@ type shard struct {
 // NewServer makes a Server.
 func NewServer(o Options) *Server {
 	s := &Server{
-		broker: o.Broker, auth: o.Auth, logger: o.Logger, version: o.Version,
+		broker: o.Broker, mechanisms: o.Mechanisms, logger: o.Logger, version: o.Version,
 		handshake: o.HandshakeTimeout, heartbeat: o.Heartbeat, messageBytesMax: o.MessageBytesMax,
 		bodies: o.Broker.Bodies(),
+	}
+	if s.mechanisms == nil {
+		s.mechanisms = []Mechanism{Plain(o.Broker), AMQPlain(o.Broker)}
 	}
 	if s.handshake == 0 {
 		s.handshake = handshakeTimeout
@@ -83,6 +88,7 @@ func NewServer(o Options) *Server {
 		sh.batch.builder = segstore.NewBatch(l.Arena())
 		s.shards = append(s.shards, sh)
 	}
+	o.Broker.OnRevoked(s.revoked)
 	return s
 }
 

@@ -1,34 +1,89 @@
 package broker
 
 import (
-	"crypto/subtle"
 	"errors"
+	"fmt"
 	"net/netip"
+	"slices"
+
+	"github.com/basaltmq/basaltmq/engine/access"
 )
 
 // ErrRefused is returned for unknown users, wrong passwords and users that may
-// not come from where they come; the caller does not learn which.
+// not come from where they come; the caller's peer does not learn which.
 var ErrRefused = errors.New("broker: login refused")
 
-// Authenticator decides who may connect. Later backends (hashed users, tokens)
-// implement it too.
+// Authenticator decides who may connect, by name and password. The broker's own
+// users are one (Broker); others may take the password for a token.
 type Authenticator interface {
 	// Authenticate checks a user name and password given from remote (invalid
-	// for unix sockets, which count as local).
-	Authenticate(user, password []byte, remote netip.Addr) error
+	// for unix sockets, which count as local). It does not block: see Login.
+	// Errors wrap ErrRefused; their text is for the log.
+	Authenticate(user, password []byte, remote netip.Addr) (Login, error)
 }
 
-// StaticUser is the one built-in user. It may only come from the loopback
-// interface, as the default user of other brokers.
-type StaticUser struct{ Name, Password string }
+// Login is a login that was not refused.
+type Login struct {
+	User *access.User
+	// Later, if not nil, has to be called before the user counts as logged in: it
+	// may take long, or block, and is not for a loop. Errors wrap ErrRefused.
+	Later func() error
+}
 
-// Authenticate implements Authenticator.
-func (u StaticUser) Authenticate(user, password []byte, remote netip.Addr) error {
-	name := subtle.ConstantTimeCompare(user, []byte(u.Name))
-	pass := subtle.ConstantTimeCompare(password, []byte(u.Password))
+// Authenticate implements Authenticator with the users of the definitions.
+func (b *Broker) Authenticate(user, password []byte, remote netip.Addr) (Login, error) {
+	u, slow, ok := b.users.Authenticate(user, password)
+	if !ok {
+		return Login{}, fmt.Errorf("%w: unknown user, no password, or the wrong one", ErrRefused)
+	}
+	if err := b.checkOrigin(u, remote); err != nil {
+		return Login{}, err
+	}
+	login := Login{User: u}
+	if slow != nil {
+		login.Later = func() error {
+			if slow() {
+				return nil
+			}
+			return fmt.Errorf("%w: wrong password", ErrRefused)
+		}
+	}
+	return login, nil
+}
+
+// Identify finds a user that something else has authenticated: a certificate, or
+// the operating system.
+func (b *Broker) Identify(user []byte, remote netip.Addr) (Login, error) {
+	u := b.users.User(user)
+	if u == nil {
+		return Login{}, fmt.Errorf("%w: unknown user", ErrRefused)
+	}
+	return Login{User: u}, b.checkOrigin(u, remote)
+}
+
+// checkOrigin keeps loopback users to the loopback interface.
+func (b *Broker) checkOrigin(u *access.User, remote netip.Addr) error {
 	local := !remote.IsValid() || remote.Unmap().IsLoopback()
-	if name&pass != 1 || !local {
-		return ErrRefused
+	if !local && slices.Contains(b.loopback, u.Name) {
+		return fmt.Errorf("%w: user '%s' can only connect via localhost", ErrRefused, u.Name)
 	}
 	return nil
+}
+
+// AccessVersion is another number after every change of users or permissions.
+func (b *Broker) AccessVersion() uint64 { return b.users.Version() }
+
+// Grant returns what a user may do in a virtual host. To be asked for again when
+// AccessVersion, read before, has changed.
+func (b *Broker) Grant(u *access.User, vh *VHost) *access.Grant { return b.users.Grant(u, vh.Name) }
+
+// OnRevoked sets what is called, from any goroutine, after a user or virtual
+// host has been deleted: connections that see User.Deleted or VHost.Deleted are
+// to be closed.
+func (b *Broker) OnRevoked(f func()) { b.revoked.Store(&f) }
+
+func (b *Broker) revoke() {
+	if f := b.revoked.Load(); f != nil {
+		(*f)()
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/segstore/disk"
@@ -23,6 +24,10 @@ type Options struct {
 	Journaled []MetaRecord
 	// CleanStop says that the last broker on these files stopped in good order.
 	CleanStop bool
+	// DefaultUser is made when there have never been users; nil: nobody is.
+	DefaultUser *DefaultUser
+	// LoopbackUsers may only come from this machine.
+	LoopbackUsers []string
 }
 
 // Broker is the set of virtual hosts of one data directory.
@@ -33,8 +38,18 @@ type Broker struct {
 	scan   bodyScan
 	defs   *Definitions
 
+	// admin is held while users, permissions and virtual hosts change; it comes
+	// before all other locks.
+	admin    sync.Mutex
+	users    *access.Registry
+	loopback []string
+	seeded   bool // there are records of users; guarded by admin
+	first    bool // this start made the default user
+	revoked  atomic.Pointer[func()]
+
 	mu        sync.RWMutex
 	vhosts    map[string]*VHost
+	dropped   map[uint64]bool // log ids of queues that a record deleted; only while starting
 	nextID    atomic.Uint64
 	recovered Recovered
 }
@@ -50,19 +65,24 @@ const DefaultVHost = "/"
 
 // Open reads the definitions and opens the logs of all durable queues.
 func Open(o Options) (*Broker, error) {
-	b := &Broker{store: o.Store, logger: o.Logger, bodies: o.Bodies, vhosts: map[string]*VHost{}}
+	b := &Broker{
+		store: o.Store, logger: o.Logger, bodies: o.Bodies, vhosts: map[string]*VHost{},
+		users: access.NewRegistry(), loopback: o.LoopbackUsers, dropped: map[uint64]bool{},
+	}
 	b.reserveLogID(1)
 	b.vhost(DefaultVHost)
 	defs, err := loadDefinitions(o.Disk, o.Store, o.Journaled, b.apply)
 	if err != nil {
 		return nil, err
 	}
+	b.forgetUnrecorded()
 	b.defs = defs
 	o.Store.SetMetaCheckpoint(b.checkpoint)
 	if err := b.openLogs(&o); err != nil {
 		return nil, err
 	}
-	return b, nil
+	b.dropped = nil
+	return b, b.seed(o.DefaultUser)
 }
 
 // openLogs opens the log of each queue that the definitions left, and puts
@@ -94,6 +114,9 @@ func (b *Broker) openLogs(o *Options) error {
 	}
 	for _, id := range ids {
 		b.reserveLogID(id + 1)
+		if known[id] == nil && b.dropped[id] && b.finishDrop(id) {
+			continue
+		}
 		if known[id] == nil {
 			b.logger.Warn("a log belongs to no queue: its directory is put aside under quarantine/", "log", id)
 			if err := b.store.Quarantine(id); err != nil {
@@ -165,6 +188,8 @@ func (b *Broker) reserveLogID(n uint64) {
 // checkpoint writes a snapshot of the definitions. The store calls it, from one
 // goroutine at a time.
 func (b *Broker) checkpoint() error {
+	b.admin.Lock()
+	defer b.admin.Unlock()
 	b.mu.RLock()
 	vhosts := slices.Collect(maps.Values(b.vhosts))
 	b.mu.RUnlock()
@@ -175,10 +200,7 @@ func (b *Broker) checkpoint() error {
 	seq := b.defs.Last()
 	var records [][]byte
 	if seq != b.defs.saved {
-		records = append(records, fields{recNextLogID}.num(b.nextID.Load()))
-		for _, vh := range vhosts {
-			vh.snapshot(func(rec []byte) { records = append(records, rec) })
-		}
+		b.snapshot(vhosts, func(rec []byte) { records = append(records, rec) })
 	}
 	for _, vh := range vhosts {
 		vh.mu.RUnlock()
@@ -187,6 +209,25 @@ func (b *Broker) checkpoint() error {
 		return nil
 	}
 	return b.defs.save(seq, records)
+}
+
+// snapshot is the shortest series of records that leads to the present state.
+func (b *Broker) snapshot(vhosts []*VHost, emit func(rec []byte)) {
+	emit(fields{recNextLogID}.num(b.nextID.Load()))
+	b.snapshotAccess(vhosts, emit)
+	for _, vh := range vhosts {
+		vh.snapshot(emit)
+	}
+}
+
+// finishDrop deletes the log of a queue whose deletion is recorded, but which a
+// crash interrupted.
+func (b *Broker) finishDrop(id uint64) bool {
+	log, err := b.store.OpenLog(id, segstore.LogOptions{})
+	if err != nil {
+		return false
+	}
+	return log.Delete() == nil
 }
 
 // Bodies returns the store of large bodies; nil if there is none.

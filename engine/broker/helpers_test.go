@@ -175,9 +175,9 @@ func tryOpenDir(t tb, dir string) (*env, error) {
 }
 
 // openSim opens a broker on a simulated disk, whose syncs count.
-func openSim(t tb, d *sim.Disk) *env {
+func openSim(t tb, d *sim.Disk, change ...func(*Options)) *env {
 	t.Helper()
-	e, err := tryOpen(t, &testDisk{Disk: d}, segstore.Options{})
+	e, err := tryOpen(t, &testDisk{Disk: d}, segstore.Options{}, change...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func openSim(t tb, d *sim.Disk) *env {
 }
 
 // tryOpen opens a broker as engine.Engine does.
-func tryOpen(t tb, d *testDisk, o segstore.Options) (*env, error) {
+func tryOpen(t tb, d *testDisk, o segstore.Options, change ...func(*Options)) (*env, error) {
 	t.Helper()
 	d.writes, d.syncs = map[string]int{}, map[string]int{}
 	e := &env{t: t, pool: new(arena.Pool), progress: make(chan struct{}, 1), log: &logBuffer{}, disk: d}
@@ -209,7 +209,11 @@ func tryOpen(t tb, d *testDisk, o segstore.Options) (*env, error) {
 	if err := d.SyncDir("."); err != nil {
 		t.Fatal(err)
 	}
-	e.broker, err = Open(Options{Store: e.store, Disk: d, Logger: logger, Journaled: e.journaled, CleanStop: clean})
+	options := Options{Store: e.store, Disk: d, Logger: logger, Journaled: e.journaled, CleanStop: clean}
+	for _, f := range change {
+		f(&options)
+	}
+	e.broker, err = Open(options)
 	if err != nil {
 		_ = errors.Join(e.store.Close(), d.Close())
 		return nil, err

@@ -15,6 +15,13 @@ const (
 	DefinitionBinding   DefinitionKind = "binding"
 	DefinitionNextLogID DefinitionKind = "next log id"
 	DefinitionSnapshot  DefinitionKind = "snapshot" // first in a file
+
+	DefinitionGroup       DefinitionKind = "group" // of records that count together
+	DefinitionAccess      DefinitionKind = "users" // version of the records of users
+	DefinitionVHost       DefinitionKind = "vhost"
+	DefinitionUser        DefinitionKind = "user"
+	DefinitionPermissions DefinitionKind = "permissions"
+	DefinitionTopic       DefinitionKind = "topic permissions"
 )
 
 // DefinitionInfo is one record of a definitions file, or (Err not nil) a place
@@ -24,8 +31,8 @@ type DefinitionInfo struct {
 	Bytes   int64
 	Kind    DefinitionKind
 	Deleted bool   // the record ends what it names
-	VHost   string // of exchanges, queues and bindings
-	Name    string // of the exchange or queue; the source of a binding
+	VHost   string // of exchanges, queues, bindings and permissions; a vhost's name
+	Name    string // of the exchange, queue or user; the source of a binding
 	LogID   uint64 // of a queue
 	Seq     uint64 // of a snapshot: the number of the last record it includes
 	Err     error
@@ -91,6 +98,9 @@ func readDefinition(rec []byte, first bool) (info DefinitionInfo) {
 		info.Err = unknownKind(kind)
 		return info
 	}
+	if kind >= recAccessFirst {
+		return readAccessDefinition(kind, r)
+	}
 	switch kind {
 	case recNextLogID:
 		info.Kind, info.LogID = DefinitionNextLogID, r.num()
@@ -137,4 +147,64 @@ func readDefinition(rec []byte, first bool) (info DefinitionInfo) {
 
 func unknownKind(kind byte) error {
 	return fmt.Errorf("a record of the unknown kind %d: written by a newer version?", kind)
+}
+
+// readAccessDefinition decodes a record of users, permissions or a vhost.
+func readAccessDefinition(kind byte, r *reader) (info DefinitionInfo) {
+	switch kind {
+	case recGroup:
+		info.Kind = DefinitionGroup
+		for n := r.num(); n > 0 && r.err == nil; n-- {
+			rec := r.str()
+			if r.err != nil || rec == "" || rec[0] == recGroup {
+				r.err = errRecord
+			} else if inner := readDefinition([]byte(rec), false); inner.Err != nil {
+				info.Err = inner.Err
+				return info
+			}
+		}
+	case recAccess:
+		info.Kind = DefinitionAccess
+		if v := r.num(); r.err == nil && v != accessVersion {
+			info.Err = fmt.Errorf("records of users of the unknown version %d: written by a newer version?", v)
+			return info
+		}
+	case recVHost, recVHostDelete:
+		info.Kind, info.Deleted, info.VHost = DefinitionVHost, kind == recVHostDelete, r.str()
+		if kind == recVHost {
+			r.str()
+			r.str()
+			r.list()
+			r.limits()
+		}
+	case recUser, recUserDelete:
+		info.Kind, info.Deleted, info.Name = DefinitionUser, kind == recUserDelete, r.str()
+		if kind == recUser {
+			r.str()
+			r.str()
+			r.list()
+			r.limits()
+		}
+	case recPermissions, recPermissionsClear:
+		info.Kind, info.Deleted, info.VHost, info.Name = DefinitionPermissions, kind == recPermissionsClear, r.str(), r.str()
+		if kind == recPermissions {
+			r.str()
+			r.str()
+			r.str()
+		}
+	case recTopic, recTopicClear:
+		info.Kind, info.Deleted, info.VHost, info.Name = DefinitionTopic, kind == recTopicClear, r.str(), r.str()
+		r.str()
+		if kind == recTopic {
+			r.str()
+			r.str()
+		}
+	default:
+		info.Err = unknownKind(kind)
+		return info
+	}
+	if r.err != nil {
+		info.Err = errMalformed
+	}
+	return info
 }

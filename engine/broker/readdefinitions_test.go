@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/basaltmq/basaltmq/engine/access"
 )
 
 // everyDefinition is a file with one record of each kind.
@@ -17,6 +19,13 @@ func everyDefinition() []byte {
 		fields{recNextLogID}.num(9),
 		exchangeRecord(recExchangeDeclare, vh, e), queueRecord(recQueueDeclare, vh, q), bindingRecord(recBind, vh, b),
 		bindingRecord(recUnbind, vh, b), queueRecord(recQueueDelete, vh, q), exchangeRecord(recExchangeDelete, vh, e),
+		fields{recAccess}.num(accessVersion), vhostRecord(&VHostSpec{Name: "v", Limits: access.Limits{access.MaxQueues: 1}}),
+		userRecord(access.Spec{Name: "u", Tags: []string{"t"}}),
+		permissionsRecord(access.UserPermissions{User: "u", VHost: "v"}),
+		topicRecord(access.UserTopicPermissions{User: "u", VHost: "v", Exchange: "e"}),
+		groupRecord(fields{recUserDelete}.str("w"), fields{recUserDelete}.str("x")),
+		fields{recTopicClear}.str("v").str("u").str(""), fields{recPermissionsClear}.str("v").str("u"),
+		fields{recVHostDelete}.str("v"), fields{recUserDelete}.str("u"),
 	)
 }
 
@@ -30,6 +39,16 @@ func TestReadDefinitions_ListsEveryKind(t *testing.T) {
 		{Kind: DefinitionBinding, VHost: "/", Name: "e", Deleted: true},
 		{Kind: DefinitionQueue, VHost: "/", Name: "q", LogID: 7, Deleted: true},
 		{Kind: DefinitionExchange, VHost: "/", Name: "e", Deleted: true},
+		{Kind: DefinitionAccess},
+		{Kind: DefinitionVHost, VHost: "v"},
+		{Kind: DefinitionUser, Name: "u"},
+		{Kind: DefinitionPermissions, VHost: "v", Name: "u"},
+		{Kind: DefinitionTopic, VHost: "v", Name: "u"},
+		{Kind: DefinitionGroup},
+		{Kind: DefinitionTopic, VHost: "v", Name: "u", Deleted: true},
+		{Kind: DefinitionPermissions, VHost: "v", Name: "u", Deleted: true},
+		{Kind: DefinitionVHost, VHost: "v", Deleted: true},
+		{Kind: DefinitionUser, Name: "u", Deleted: true},
 	}
 	at := int64(len(definitionsMagic))
 	i := 0
@@ -104,6 +123,10 @@ func TestReadDefinition(t *testing.T) {
 		{fields{recSnapshot}.num(1).num(1), DefinitionInfo{}, "unknown kind 8"},
 		{[]byte{99, 1, '/', 0}, DefinitionInfo{}, "unknown kind 99"},
 		{[]byte{recQueueDelete}, DefinitionInfo{}, "malformed"},
+		{[]byte{recUser, 1, 'u'}, DefinitionInfo{}, "malformed"},
+		{fields{recAccess}.num(2), DefinitionInfo{}, "unknown version 2"},
+		{groupRecord([]byte{99, 1, '/', 0}), DefinitionInfo{}, "unknown kind 99"},
+		{groupRecord(groupRecord()), DefinitionInfo{}, "malformed"},
 	}
 	for _, row := range rows {
 		got := ReadDefinition(row.record)

@@ -20,6 +20,8 @@ const (
 	recUnbind          byte = 6 // likewise
 	recNextLogID       byte = 7 // number: ids below it have been used
 	recSnapshot        byte = 8 // sequence number, number of records; first in a file
+
+	// Kinds from 32 on are in accessrecords.go.
 )
 
 const (
@@ -125,7 +127,13 @@ func (b *Broker) apply(rec []byte) error {
 		b.reserveLogID(r.num())
 		return r.err
 	}
-	vh := b.vhost(r.str())
+	if kind >= recAccessFirst {
+		return b.applyAccess(kind, r)
+	}
+	vh := b.recordedVHost(r.str())
+	if vh == nil {
+		return r.err // it is gone, and what is in it
+	}
 	switch kind {
 	case recExchangeDeclare:
 		d := ExchangeDeclare{Name: r.str(), Type: r.str(), Durable: true}
@@ -153,6 +161,7 @@ func (b *Broker) apply(rec []byte) error {
 	case recQueueDelete:
 		if q := vh.queues[r.str()]; r.err == nil && q != nil {
 			delete(vh.queues, q.Name)
+			b.dropped[q.ID] = true
 			for source := range q.bound {
 				vh.unbindAll(source, Dest{Queue: q})
 			}

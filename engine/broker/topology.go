@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker/routing"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/wire/amqp"
@@ -17,12 +18,45 @@ import (
 // done already (by another client perhaps, a moment ago) waits for all records
 // so far: it rests on one of them.
 
+// Permitter says whether the one who asks may do what a declaration entails:
+// nil, or the error to answer with. kind is "exchange" or "queue". It is called
+// with the vhost's lock held.
+type Permitter interface {
+	Permit(p access.Permission, kind, name string) error
+}
+
+// permit asks by, if there is somebody to ask.
+func permit(by Permitter, p access.Permission, kind, name string) error {
+	if by == nil {
+		return nil
+	}
+	return by.Permit(p, kind, name)
+}
+
+// permitForwarding asks for what an argument entails that names an exchange to
+// send messages on to: reading from what is declared, writing to that exchange.
+func permitForwarding(by Permitter, kind, name string, arguments amqp.Table, argument string) error {
+	v, ok := arguments.Lookup(argument)
+	if !ok {
+		return nil
+	}
+	target, ok := v.Bytes()
+	if !ok {
+		return nil
+	}
+	if err := permit(by, access.Read, kind, name); err != nil {
+		return err
+	}
+	return permit(by, access.Write, "exchange", string(target))
+}
+
 // ExchangeDeclare is what exchange.declare asks for.
 type ExchangeDeclare struct {
 	Name                                   string
 	Type                                   string
 	Passive, Durable, AutoDelete, Internal bool
 	Arguments                              amqp.Table
+	By                                     Permitter // nil: everything is permitted
 }
 
 // DeclareExchange creates an exchange or checks that the existing one is
@@ -47,6 +81,12 @@ func (vh *VHost) DeclareExchange(d ExchangeDeclare) (seq uint64, err error) {
 	if newIndex(d.Type) == nil {
 		return 0, amqp.Errorf(amqp.CodeCommandInvalid, 0, "unknown exchange type '%s'", d.Type)
 	}
+	if vh.deleted.Load() {
+		return 0, vh.gone()
+	}
+	if err := permit(d.By, access.Configure, "exchange", d.Name); err != nil {
+		return 0, err
+	}
 	if e != nil {
 		if e.Durable {
 			seq = vh.broker.pendingSeq()
@@ -55,6 +95,9 @@ func (vh *VHost) DeclareExchange(d ExchangeDeclare) (seq uint64, err error) {
 	}
 	if strings.HasPrefix(d.Name, "amq.") {
 		return 0, amqp.Errorf(amqp.CodeAccessRefused, 0, "exchange name '%s' contains reserved prefix 'amq.*'", d.Name)
+	}
+	if err := permitForwarding(d.By, "exchange", d.Name, d.Arguments, "alternate-exchange"); err != nil {
+		return 0, err
 	}
 	e = vh.addExchange(d)
 	vh.warnIgnored("exchange", d.Name, ignoredArguments(exchangeArguments, d.Arguments))
@@ -155,6 +198,7 @@ type QueueDeclare struct {
 	Passive, Durable, Exclusive bool
 	AutoDelete                  bool
 	Arguments                   amqp.Table
+	By                          Permitter // nil: everything is permitted
 }
 
 // DeclareQueue creates a queue for the connection owner or checks that the
@@ -170,17 +214,31 @@ func (vh *VHost) DeclareQueue(d QueueDeclare, owner any) (q *Queue, created bool
 		q, err = vh.usable(q, d.Name, owner)
 		return q, false, 0, err
 	}
+	if vh.deleted.Load() {
+		return nil, false, 0, vh.gone()
+	}
+	generated := d.Name == ""
+	if generated {
+		d.Name = GeneratedName("amq.gen-")
+	}
+	if err := permit(d.By, access.Configure, "queue", d.Name); err != nil {
+		return nil, false, 0, err
+	}
+	vh.withDefaultType(&d, q)
 	if q != nil {
 		if q.Durable {
 			seq = vh.broker.pendingSeq()
 		}
 		return q, false, seq, vh.sameQueue(q, &d, owner)
 	}
-	if strings.HasPrefix(d.Name, "amq.") {
+	if !generated && strings.HasPrefix(d.Name, "amq.") {
 		return nil, false, 0, amqp.Errorf(amqp.CodeAccessRefused, 0, "queue name '%s' contains reserved prefix 'amq.*'", d.Name)
 	}
-	if d.Name == "" {
-		d.Name = GeneratedName("amq.gen-")
+	if err := permitForwarding(d.By, "queue", d.Name, d.Arguments, "x-dead-letter-exchange"); err != nil {
+		return nil, false, 0, err
+	}
+	if err := vh.checkQueueLimit(d.Name); err != nil {
+		return nil, false, 0, err
 	}
 	if q, err = vh.addQueue(d, owner, vh.broker.newLogID()); err != nil {
 		return nil, false, 0, err

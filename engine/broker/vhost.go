@@ -41,6 +41,11 @@ type VHost struct {
 	exchanges map[string]*Exchange
 	queues    map[string]*Queue
 
+	spec        atomic.Pointer[VHostSpec]
+	connections atomic.Int64
+	deleted     atomic.Bool // set under mu
+	recorded    bool        // by a record of its own; only while starting
+
 	// version changes with everything that can change a route; channels cache
 	// routes under it. It starts at 1.
 	version atomic.Uint64
@@ -59,6 +64,7 @@ var predeclared = []struct{ name, kind string }{
 func newVHost(b *Broker, name string) *VHost {
 	vh := &VHost{Name: name, broker: b, exchanges: map[string]*Exchange{}, queues: map[string]*Queue{}}
 	vh.version.Store(1)
+	vh.spec.Store(&VHostSpec{Name: name})
 	for _, p := range predeclared {
 		vh.exchanges[p.name] = &Exchange{Name: p.name, Type: p.kind, Durable: true, index: newIndex(p.kind)}
 	}
