@@ -291,6 +291,10 @@ func TestDeleteVHost_WhileInUse(t *testing.T) {
 		for worker := range 4 {
 			wg.Go(func() {
 				for i := 0; ; i++ {
+					if i > 100_000 {
+						t.Error("a deleted virtual host takes declarations")
+						return
+					}
 					name := fmt.Sprintf("q%d-%d-%d", round, worker, i)
 					_, _, _, err := vh.DeclareQueue(QueueDeclare{Name: name, Durable: true}, nil)
 					if err == nil {
