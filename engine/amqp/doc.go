@@ -27,8 +27,8 @@
 // Invariants:
 //
 //  1. Everything here runs on the connection's loop, but for Consumer.Wake,
-//     Consumer.Cancelled, conn.Relieved, Server.Committed, SetAlarm and Shutdown,
-//     which only post.
+//     Consumer.Cancelled, conn.Relieved, Server.Committed, SetAlarm, Shutdown and
+//     what a deleted user or vhost sets off, which only post.
 //  2. Output leaves in the order in which it was produced. While the frames of
 //     one large content are being written, what else is produced waits in
 //     "held": nothing may come between the frames of a content on one channel.
@@ -43,8 +43,12 @@
 //  7. The record of an external body is appended after its file is named for
 //     the queue, and durable if the message is to be; the name is removed after
 //     the message is settled, durably if that happens in a transaction.
+//  8. A publish is accepted only under the vhost version under which its exchange
+//     was permitted: permissions are not looked at per message, yet a change
+//     counts for the next one.
 //
-// Files: conn.go (life of a connection, input), handshake.go, output.go,
+// Files: conn.go (life of a connection, input), handshake.go, sasl.go (who
+// logs in), permit.go (what that allows), output.go,
 // channel.go (life of a channel, dispatch), class_*.go (one class of methods
 // each), publish.go, batch.go, confirm.go, consumer.go, unacked.go, limits.go;
 // external.go and source.go for large messages.

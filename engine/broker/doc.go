@@ -35,7 +35,16 @@
 // Large messages have their bodies in files (bodies.go): the queue's log holds
 // references, the queue removes its name of a file when it settles the message.
 //
-// Locks, in this order: VHost.mu, Queue.mu, then the log's own.
+// Virtual hosts, users and permissions (package access) change under
+// Broker.admin, one at a time, each with one record (adminusers.go,
+// adminvhosts.go). A change of permissions also raises the version of the
+// vhosts: what channels cached under it is void.
+//
+//  6. Nothing is recorded of a vhost after the record of its deletion: it is
+//     marked deleted, under its lock, before.
+//
+// Locks, in this order: Broker.admin, Broker.mu, VHost.mu, Queue.mu, then the
+// log's own.
 // Never two of a kind at once. No lock is held while a consumer's owner is
 // told something: owners post to their loop.
 //

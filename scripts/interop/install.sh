@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the interop suites need: the Debian packages python3-pika,
 # amqp-tools and (only where no node is found) nodejs and npm; amqplib by npm; the
-# Go modules of amqp091. Quiet and quick when all is there. Debian packages need root.
+# Go modules of amqp091 and access. Quiet and quick when all is there. Debian packages need root.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -34,4 +34,6 @@ if [[ "$installed" != "$wanted" ]]; then
   (cd amqplib && quietly npm ci --no-audit --no-fund --ignore-scripts)
 fi
 
-(cd amqp091 && quietly go mod download && quietly go mod verify)
+for module in amqp091 access; do
+  (cd "$module" && quietly go mod download && quietly go mod verify)
+done

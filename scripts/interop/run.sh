@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the interop suites against the broker at $AMQP_URL: run.sh [SUITE…]
-# (default: all of amqp091 amqplib pika rabbitmq-c). Installs nothing; see install.sh.
+# (default: all of access amqp091 amqplib pika rabbitmq-c). Installs nothing; see install.sh.
 # Prints a suite's output only when it fails (VERBOSE=1: always), then one summary
 # line per suite, then the totals as "N passed, N failed, N skipped".
 set -uo pipefail
@@ -9,7 +9,7 @@ export AMQP_URL="${AMQP_URL:-amqp://guest:guest@127.0.0.1:5672/}"
 suite_seconds_max=180 # a normal run of a suite takes less than 60 s
 
 suites=("$@")
-if [[ ${#suites[@]} -eq 0 ]]; then suites=(amqp091 amqplib pika rabbitmq-c); fi
+if [[ ${#suites[@]} -eq 0 ]]; then suites=(access amqp091 amqplib pika rabbitmq-c); fi
 
 output="$(mktemp)"
 trap 'rm -f "$output"' EXIT
@@ -19,12 +19,13 @@ total_skipped=0
 summaries=()
 for suite in "${suites[@]}"; do
   case "$suite" in
+    access) command=(access/run.sh) ;;
     amqp091) command=(amqp091/run.sh) ;;
     amqplib) command=(node amqplib/checks.js) ;;
     pika) command=(/usr/bin/python3 -B pika/checks.py) ;;
     rabbitmq-c) command=(rabbitmq-c/checks.sh) ;;
     *)
-      echo "run.sh: no such suite: $suite (there are amqp091, amqplib, pika, rabbitmq-c)" >&2
+      echo "run.sh: no such suite: $suite (there are access, amqp091, amqplib, pika, rabbitmq-c)" >&2
       exit 2
       ;;
   esac

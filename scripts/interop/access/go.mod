@@ -1,0 +1,16 @@
+module github.com/basaltmq/basaltmq/scripts/interop/access
+
+go 1.26.0
+
+require (
+	github.com/basaltmq/basaltmq v0.0.0
+	github.com/rabbitmq/amqp091-go v1.16.0
+)
+
+require (
+	github.com/pawelgaczynski/giouring v0.0.0-20230826085535-69588b89acb9 // indirect
+	golang.org/x/crypto v0.59.0 // indirect
+	golang.org/x/sys v0.50.0 // indirect
+)
+
+replace github.com/basaltmq/basaltmq => ../../..
