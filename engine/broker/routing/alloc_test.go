@@ -27,7 +27,7 @@ func TestRoute_AllocatesNothing(t *testing.T) {
 		{"unknown.key", nil},
 		{"", append(table("h3", amqp.VoidValue()), manyHeaders...)},
 	}
-	for _, k := range kinds() {
+	for _, k := range append(kinds(), spreadKinds()...) {
 		index := k.make()
 		for i, key := range keys {
 			for d := range 3 {

@@ -32,6 +32,7 @@ func combine(a, b uint64) uint64 {
 type hashTable struct {
 	slots []hashSlot // length is zero or a power of two
 	count int
+	steps uint64 // slots that remove looked at; see store.work
 }
 
 type hashSlot struct{ hash, value uint32 }
@@ -86,10 +87,12 @@ func (t *hashTable) remove(hash, value uint32) {
 			panic("routing: removal of a pair that is not in the hash table")
 		}
 		position = (position + 1) & mask
+		t.steps++
 	}
 	gap := position
 	for {
 		position = (position + 1) & mask
+		t.steps++
 		moved := t.slots[position]
 		if moved.value == 0 {
 			break

@@ -18,6 +18,10 @@ type kind struct {
 	arguments *rapid.Generator[amqp.Table]
 	headers   *rapid.Generator[amqp.Table]
 	matches   func(b Binding[int], key string, headers amqp.Table) bool
+	// one says that a message goes to one of the destinations that match: to
+	// that which pick names, if there is a pick.
+	one  bool
+	pick func(m model, key string) int
 }
 
 func kinds() []kind {
@@ -70,15 +74,15 @@ func kinds() []kind {
 	})
 	return []kind{
 		{"direct", NewDirect[int], plainKey, someArguments, noHeaders,
-			func(b Binding[int], key string, _ amqp.Table) bool { return b.RoutingKey == key }},
+			func(b Binding[int], key string, _ amqp.Table) bool { return b.RoutingKey == key }, false, nil},
 		{"fanout", NewFanout[int], plainKey, someArguments, noHeaders,
-			func(Binding[int], string, amqp.Table) bool { return true }},
+			func(Binding[int], string, amqp.Table) bool { return true }, false, nil},
 		{"topic", NewTopic[int], topicKey, someArguments, noHeaders,
-			func(b Binding[int], key string, _ amqp.Table) bool { return referenceTopicMatch(b.RoutingKey, key) }},
+			func(b Binding[int], key string, _ amqp.Table) bool { return referenceTopicMatch(b.RoutingKey, key) }, false, nil},
 		{"headers", NewHeaders[int], plainKey, matchArguments, headers,
 			func(b Binding[int], _ string, headers amqp.Table) bool {
 				return referenceHeadersMatch(b.Arguments, headers)
-			}},
+			}, false, nil},
 	}
 }
 
@@ -108,7 +112,7 @@ func requireSame(t *rapid.T, what string, got, want []Binding[int]) {
 
 func TestIndex_AgreesWithModel(t *testing.T) {
 	t.Parallel()
-	for _, k := range kinds() {
+	for _, k := range append(kinds(), spreadKinds()...) {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) { checkAgainstModel(t, k) })
@@ -138,6 +142,12 @@ func checkAgainstModel(t *rapid.T, k kind) {
 			t.Fatalf("Route changed what dst held: %v", got)
 		}
 		got = got[2:]
+		if k.one && len(want) > 0 {
+			if len(got) != 1 || !slices.Contains(want, got[0]) || k.pick != nil && got[0] != k.pick(m, key) {
+				t.Fatalf("Route(%q) = %v, want one of %v; bindings %q", key, got, want, describe(m))
+			}
+			return
+		}
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
@@ -220,6 +230,15 @@ func requireEmpty(t interface{ Fatalf(string, ...any) }, index Index[int]) {
 	case *topicIndex[int]:
 		s = &x.store
 		rest = x.nodes.capacity() + x.edges.count + len(x.edges.slots) + int(x.root) + x.nestedHash.capacity()
+	case *ringIndex[int]:
+		s, rest = &x.store, int(x.groupID)+x.members.capacity()+len(x.memberIDs)+len(x.arcs)+x.points
+	case *orderedIndex[int]:
+		s, rest = &x.store, int(x.groupID)
+		if x.list.Load() != nil {
+			rest++
+		}
+	case *randomIndex[int]:
+		s, rest = &x.store, int(x.groupID)
 	case *headersIndex[int]:
 		s = &x.store
 		rest = x.patterns.capacity() + x.patternIndex.count + x.buckets.capacity() + x.bucketIndex.count + len(x.always)

@@ -19,6 +19,7 @@ type store[D comparable] struct {
 	linkIndex      hashTable // (group, destination) -> link
 	extraIndex     hashTable // identity of a record that is not its link's first -> record
 	length         int       // number of records
+	removals       uint64    // records and links removed; see work
 }
 
 type destination[D comparable] struct {
@@ -44,6 +45,10 @@ type record struct {
 	link           uint32
 	previous, next uint32 // records of the same link
 }
+
+// work counts the steps that removals have taken so far, over everything they
+// may have to search: TestUnbindDestination_CostsItsOwnBindings bounds it.
+func (s *store[D]) work() uint64 { return s.removals + s.linkIndex.steps + s.extraIndex.steps }
 
 // addGroup creates a group. The caller binds something to it at once
 // (invariant 3).
@@ -166,6 +171,7 @@ func (s *store[D]) unbind(groupID uint32, b Binding[D]) (removed, emptied bool) 
 
 // removeRecord tells whether it was the last of its link.
 func (s *store[D]) removeRecord(id uint32) (last bool) {
+	s.removals++
 	r := *s.records.at(id)
 	first := r.previous == 0
 	if !first {
@@ -191,6 +197,7 @@ func (s *store[D]) removeRecord(id uint32) (last bool) {
 // removeLink takes a link without records out and tells whether its group went
 // with it.
 func (s *store[D]) removeLink(id uint32) (emptied bool) {
+	s.removals++
 	l := *s.links.at(id)
 	s.linkIndex.remove(linkHash(l.group, l.destination), id)
 	if l.previous != 0 {
