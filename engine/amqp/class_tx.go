@@ -106,11 +106,11 @@ func (t *transaction) commit(ch *channel) error {
 	routes := make([][]*broker.Queue, len(t.publishes))
 	for i := range t.publishes {
 		p := &t.publishes[i]
-		byHeaders, err := c.vhost.CheckPublish(p.exchange)
+		traits, err := c.vhost.CheckPublish(p.exchange)
 		if err != nil {
 			continue // the exchange is gone since: the message goes nowhere, as without tx
 		}
-		ch.pub.byHeaders = byHeaders
+		ch.pub.traits = traits
 		found, err := ch.route(p.exchange, p.key, p.properties)
 		if err != nil {
 			continue

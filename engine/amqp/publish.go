@@ -43,9 +43,9 @@ type publish struct {
 	queues         []*broker.Queue
 	// What CheckPublish and the user's permissions said of the last publish's
 	// exchange, under the version checked.
-	checked   uint64 // 0: nothing
-	byHeaders bool
-	byTopic   bool // routing keys have to be permitted
+	checked uint64 // 0: nothing
+	traits  broker.Traits
+	byTopic bool // routing keys have to be permitted
 }
 
 // misplaced is the method to blame for a content frame out of its turn.
@@ -87,11 +87,11 @@ func (ch *channel) basicPublish(args, frame []byte) error {
 		if err := ch.permitPublish(m.Exchange); err != nil {
 			return err
 		}
-		byHeaders, err := ch.conn.vhost.CheckPublish(m.Exchange)
+		traits, err := ch.conn.vhost.CheckPublish(m.Exchange)
 		if err != nil {
 			return err
 		}
-		p.byHeaders, p.checked = byHeaders, version
+		p.traits, p.checked = traits, version
 	}
 	if p.byTopic {
 		if err := ch.conn.permitTopic(access.Write, m.Exchange, m.RoutingKey); err != nil {
@@ -332,19 +332,18 @@ func (ch *channel) route(exchange, key, properties []byte) ([]*broker.Queue, err
 	p := &ch.pub
 	vh := ch.conn.vhost
 	version := vh.Version()
-	if p.cached && p.version == version && !p.byHeaders && string(key) == string(p.cachedKey) && string(exchange) == string(p.cachedExchange) {
+	if p.cached && p.version == version && p.traits == 0 && string(key) == string(p.cachedKey) && string(exchange) == string(p.cachedExchange) {
 		return p.queues, nil
 	}
-	var headers amqp.Table
-	if p.byHeaders {
-		props, err := amqp.DecodeProperties(properties)
+	if p.checked != version { // since CheckPublish
+		traits, err := vh.CheckPublish(exchange)
 		if err != nil {
 			return nil, err
 		}
-		headers = props.Headers
+		p.traits = traits
 	}
 	var err error
-	p.queues, err = vh.Route(exchange, key, headers, p.queues[:0])
+	p.queues, err = vh.Route(exchange, broker.Envelope{RoutingKey: key, Properties: properties}, p.queues[:0])
 	p.cached = err == nil
 	p.version = version
 	p.cachedExchange = append(p.cachedExchange[:0], exchange...)
@@ -397,7 +396,7 @@ func (c *conn) returned(ch *channel, code uint16, exchange, key, properties, bod
 // learn prepares the fast path for publishes that repeat this one.
 func (c *conn) learn(ch *channel) {
 	p := &ch.pub
-	if p.size > uint64(c.frameMax-amqp.FrameOverhead) || len(p.queues) == 0 || p.checked != p.version {
+	if p.size > uint64(c.frameMax-amqp.FrameOverhead) || len(p.queues) == 0 || p.checked != p.version || p.traits&broker.ByMessage != 0 {
 		c.fast = nil
 		return
 	}

@@ -6,12 +6,11 @@ import (
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
-// Arguments whose values must agree when an entity is declared again. Others
-// are kept but not compared, as RabbitMQ does it: a client may send what this
-// broker knows nothing of.
+// Arguments whose values must agree when a queue is declared again; those of
+// exchanges are in exchangearguments.go. Others are kept but not compared, as
+// RabbitMQ does it: a client may send what this broker knows nothing of.
 var (
-	exchangeArguments = []string{"alternate-exchange"}
-	queueArguments    = []string{
+	queueArguments = []string{
 		"x-expires", "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-overflow",
 		"x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy",
 		"x-max-priority", "x-queue-mode", "x-single-active-consumer", "x-queue-type",

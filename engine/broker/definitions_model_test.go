@@ -330,7 +330,7 @@ func checkBookkeeping(t tb, vh *VHost) {
 		if e.Name != name || e.deleted {
 			t.Fatalf("exchange %q is listed as %q (deleted: %v)", e.Name, name, e.deleted)
 		}
-		outgoing, n := 0, 0
+		outgoing, n := map[*Exchange]int{}, 0
 		for b := range e.index.All() {
 			n++
 			if q := b.Destination.Queue; q != nil {
@@ -343,8 +343,8 @@ func checkBookkeeping(t tb, vh *VHost) {
 				toQueue[q][e]++
 				continue
 			}
-			outgoing++
 			d := b.Destination.Exchange
+			outgoing[d]++
 			if vh.exchanges[d.Name] != d {
 				t.Fatalf("exchange %s leads to exchange %s, which is gone", name, d.Name)
 			}
@@ -353,8 +353,8 @@ func checkBookkeeping(t tb, vh *VHost) {
 			}
 			toExchange[d][e]++
 		}
-		if n != e.index.Len() || outgoing != e.outgoing {
-			t.Fatalf("exchange %s: Len %d of %d, outgoing %d of %d", name, e.index.Len(), n, e.outgoing, outgoing)
+		if n != e.index.Len() || !maps.Equal(outgoing, e.outgoing) {
+			t.Fatalf("exchange %s: Len %d of %d, outgoing %v of %v", name, e.index.Len(), n, e.outgoing, outgoing)
 		}
 	}
 	for name, e := range vh.exchanges {

@@ -22,17 +22,19 @@ func permit(by Permitter, p access.Permission, kind, name string) error {
 
 // permitForwarding asks for what an argument entails that names an exchange to
 // send messages on to: reading from what is declared, writing to that exchange.
-func permitForwarding(by Permitter, kind, name string, arguments amqp.Table, argument string) error {
-	v, ok := arguments.Lookup(argument)
-	if !ok {
-		return nil
-	}
-	target, ok := v.Bytes()
-	if !ok {
-		return nil
-	}
+func permitForwarding(by Permitter, kind, name, target string) error {
 	if err := permit(by, access.Read, kind, name); err != nil {
 		return err
 	}
-	return permit(by, access.Write, "exchange", string(target))
+	return permit(by, access.Write, "exchange", target)
+}
+
+// permitDeadLetters is permitForwarding for a queue's dead letters.
+func permitDeadLetters(d *QueueDeclare) error {
+	if v, ok := d.Arguments.Lookup("x-dead-letter-exchange"); ok {
+		if target, ok := v.Bytes(); ok {
+			return permitForwarding(d.By, "queue", d.Name, string(target))
+		}
+	}
+	return nil
 }

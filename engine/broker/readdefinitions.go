@@ -118,7 +118,7 @@ func readDefinition(rec []byte, first bool) (info DefinitionInfo) {
 		exchangeType := r.str()
 		r.flags()
 		r.table()
-		if r.err == nil && newIndex(exchangeType) == nil {
+		if r.err == nil && !knownType(exchangeType) {
 			info.Err = fmt.Errorf("exchange %q has the unknown type %q: the broker refuses to start on it", info.Name, exchangeType)
 		}
 	case recExchangeDelete:

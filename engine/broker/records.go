@@ -139,7 +139,7 @@ func (b *Broker) apply(rec []byte) error {
 		d := ExchangeDeclare{Name: r.str(), Type: r.str(), Durable: true}
 		flags := r.flags()
 		d.AutoDelete, d.Internal, d.Arguments = flags&flagAutoDelete != 0, flags&flagInternal != 0, r.table()
-		if r.err == nil && newIndex(d.Type) == nil {
+		if r.err == nil && !knownType(d.Type) {
 			return fmt.Errorf("broker: exchange '%s' has the unknown type '%s'", d.Name, d.Type)
 		}
 		if r.err == nil && vh.exchanges[d.Name] == nil {

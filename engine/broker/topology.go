@@ -28,8 +28,8 @@ type ExchangeDeclare struct {
 }
 
 // DeclareExchange creates an exchange or checks that the existing one is
-// equivalent. Errors: 403 reserved name, 404 passive, 406 inequivalent, 503
-// unknown type.
+// equivalent. Errors: 403 reserved name, 404 passive, 406 inequivalent or
+// invalid arguments, 503 unknown type.
 func (vh *VHost) DeclareExchange(d ExchangeDeclare) (seq uint64, err error) {
 	vh.mu.Lock()
 	defer vh.mu.Unlock()
@@ -46,7 +46,7 @@ func (vh *VHost) DeclareExchange(d ExchangeDeclare) (seq uint64, err error) {
 	if d.Type == "" {
 		return 0, amqp.Errorf(amqp.CodeCommandInvalid, 0, "invalid exchange type ''")
 	}
-	if newIndex(d.Type) == nil {
+	if !knownType(d.Type) {
 		return 0, amqp.Errorf(amqp.CodeCommandInvalid, 0, "unknown exchange type '%s'", d.Type)
 	}
 	if vh.deleted.Load() {
@@ -64,11 +64,15 @@ func (vh *VHost) DeclareExchange(d ExchangeDeclare) (seq uint64, err error) {
 	if strings.HasPrefix(d.Name, "amq.") {
 		return 0, amqp.Errorf(amqp.CodeAccessRefused, 0, "exchange name '%s' contains reserved prefix 'amq.*'", d.Name)
 	}
-	if err := permitForwarding(d.By, "exchange", d.Name, d.Arguments, "alternate-exchange"); err != nil {
+	if err := vh.validateExchange(&d); err != nil {
 		return 0, err
 	}
+	if target, ok := AlternateExchange(d.Arguments); ok {
+		if err := permitForwarding(d.By, "exchange", d.Name, target); err != nil {
+			return 0, err
+		}
+	}
 	e = vh.addExchange(d)
-	vh.warnIgnored("exchange", d.Name, ignoredArguments(exchangeArguments, d.Arguments))
 	if e.Durable {
 		seq = vh.broker.record(exchangeRecord(recExchangeDeclare, vh, e))
 	}
@@ -78,8 +82,10 @@ func (vh *VHost) DeclareExchange(d ExchangeDeclare) (seq uint64, err error) {
 func (vh *VHost) addExchange(d ExchangeDeclare) *Exchange {
 	e := &Exchange{
 		Name: d.Name, Type: d.Type, Durable: d.Durable, AutoDelete: d.AutoDelete, Internal: d.Internal,
-		Arguments: append(amqp.Table(nil), d.Arguments...), index: newIndex(d.Type),
+		Arguments: append(amqp.Table(nil), d.Arguments...), index: newIndex(d.Type, d.Arguments),
+		spread: newSpread(d.Type, d.Arguments),
 	}
+	e.argAlternate, e.hasArgAlternate = AlternateExchange(e.Arguments)
 	vh.exchanges[d.Name] = e
 	vh.version.Add(1)
 	return e
@@ -97,7 +103,7 @@ func (vh *VHost) sameExchange(e *Exchange, d *ExchangeDeclare) error {
 	case e.Internal != d.Internal:
 		return inequivalentBool("internal", where, d.Internal, e.Internal)
 	}
-	return sameArguments(where, exchangeArguments, e.Arguments, d.Arguments)
+	return sameArguments(where, comparedArguments(e.Type), e.Arguments, d.Arguments)
 }
 
 // DeleteExchange removes an exchange and its bindings; a missing one is no
@@ -152,7 +158,7 @@ func (vh *VHost) unbindAll(source *Exchange, d Dest) (seq uint64) {
 	removed := source.index.UnbindDestination(d)
 	left := source.index.Len()
 	if d.Exchange != nil {
-		source.outgoing -= len(removed)
+		delete(source.outgoing, d.Exchange)
 	}
 	if len(removed) > 0 && left == 0 && source.AutoDelete && !vh.broker.replaying() {
 		return vh.dropExchange(source)
@@ -202,7 +208,7 @@ func (vh *VHost) DeclareQueue(d QueueDeclare, owner any) (q *Queue, created bool
 	if !generated && strings.HasPrefix(d.Name, "amq.") {
 		return nil, false, 0, amqp.Errorf(amqp.CodeAccessRefused, 0, "queue name '%s' contains reserved prefix 'amq.*'", d.Name)
 	}
-	if err := permitForwarding(d.By, "queue", d.Name, d.Arguments, "x-dead-letter-exchange"); err != nil {
+	if err := permitDeadLetters(&d); err != nil {
 		return nil, false, 0, err
 	}
 	if err := vh.checkQueueLimit(d.Name); err != nil {
@@ -350,7 +356,7 @@ type Binding struct {
 }
 
 // Bind adds a binding; an identical one stays single. Errors: 403 default
-// exchange, 404, 405, 406 for invalid arguments of a headers binding.
+// exchange, 404, 405, 406 for what the exchange's type refuses.
 func (vh *VHost) Bind(b Binding, owner any) (seq uint64, err error) {
 	vh.mu.Lock()
 	defer vh.mu.Unlock()
@@ -358,10 +364,8 @@ func (vh *VHost) Bind(b Binding, owner any) (seq uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if source.Type == "headers" {
-		if err := routing.ValidateHeadersArguments(b.Arguments); err != nil {
-			return 0, err
-		}
+	if err := source.validateBinding(&b); err != nil {
+		return 0, err
 	}
 	if !vh.bind(source, d, &b) {
 		return vh.broker.pendingSeq(), nil
@@ -387,7 +391,10 @@ func (vh *VHost) bind(source *Exchange, d Dest, b *Binding) bool {
 			d.Exchange.incoming = map[*Exchange]int{}
 		}
 		d.Exchange.incoming[source]++
-		source.outgoing++
+		if source.outgoing == nil {
+			source.outgoing = map[*Exchange]int{}
+		}
+		source.outgoing[d.Exchange]++
 	}
 	vh.version.Add(1)
 	return true
@@ -430,7 +437,9 @@ func (vh *VHost) unbind(source *Exchange, d Dest, b *Binding) (seq uint64) {
 		delete(counts, source)
 	}
 	if d.Exchange != nil {
-		source.outgoing--
+		if source.outgoing[d.Exchange]--; source.outgoing[d.Exchange] == 0 {
+			delete(source.outgoing, d.Exchange)
+		}
 	}
 	vh.version.Add(1)
 	if source.Durable && d.durable() {

@@ -96,7 +96,7 @@ func TestTopology_AutoDeleteExchange(t *testing.T) {
 // route gives the names of the queues that a message reaches, in order of name.
 func (e *env) route(t *testing.T, exchange, key string) []string {
 	t.Helper()
-	queues, err := e.vh.Route([]byte(exchange), []byte(key), nil, nil)
+	queues, err := e.vh.Route([]byte(exchange), Envelope{RoutingKey: []byte(key)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +127,8 @@ func TestTopology_Route_ExchangesInCycles(t *testing.T) {
 			t.Errorf("from %s: %v, want %v", name, got, all)
 		}
 	}
-	if byHeaders, err := e.vh.CheckPublish([]byte("a")); !byHeaders || err != nil {
-		t.Errorf("routes over other exchanges may depend on headers: %v, %v", byHeaders, err)
+	if traits, err := e.vh.CheckPublish([]byte("a")); traits != 0 || err != nil {
+		t.Errorf("routes over fanout exchanges depend on the key: %v, %v", traits, err)
 	}
 	for _, edge := range edges {
 		if _, err := e.vh.Unbind(Binding{Source: edge[0], Exchange: edge[1], ToExchange: true}, nil); err != nil {
@@ -139,11 +139,11 @@ func TestTopology_Route_ExchangesInCycles(t *testing.T) {
 		t.Errorf("after unbinding: %v", got)
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		if x := e.vh.exchanges[name]; x.outgoing != 0 || len(x.incoming) != 0 {
-			t.Errorf("%s counts %d outgoing and %d incoming", name, x.outgoing, len(x.incoming))
+		if x := e.vh.exchanges[name]; len(x.outgoing) != 0 || len(x.incoming) != 0 {
+			t.Errorf("%s counts %v outgoing and %d incoming", name, x.outgoing, len(x.incoming))
 		}
-		if byHeaders, err := e.vh.CheckPublish([]byte(name)); byHeaders || err != nil {
-			t.Errorf("%s: %v, %v", name, byHeaders, err)
+		if traits, err := e.vh.CheckPublish([]byte(name)); traits != 0 || err != nil {
+			t.Errorf("%s: %v, %v", name, traits, err)
 		}
 	}
 }
@@ -170,13 +170,13 @@ func TestTopology_Route_DeletedExchangeInBetween(t *testing.T) {
 	if got := e.route(t, "e", "k"); got != nil {
 		t.Errorf("%v", got)
 	}
-	if n := e.vh.exchanges["e"].outgoing; n != 0 {
+	if n := len(e.vh.exchanges["e"].outgoing); n != 0 {
 		t.Errorf("%d outgoing", n)
 	}
 	if got := e.route(t, "", "q"); !slices.Equal(got, []string{"q"}) {
 		t.Errorf("default exchange: %v", got)
 	}
-	if _, err := e.vh.Route([]byte("n"), nil, nil, nil); err == nil {
+	if _, err := e.vh.Route([]byte("n"), Envelope{}, nil); err == nil {
 		t.Error("routed through nothing")
 	}
 }

@@ -1,0 +1,127 @@
+package broker
+
+import (
+	"sync/atomic"
+
+	"github.com/basaltmq/basaltmq/engine/broker/routing"
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+// Dest is what a binding points at: exactly one of the two is set.
+type Dest struct {
+	Queue    *Queue
+	Exchange *Exchange
+}
+
+// name tells destinations apart, the same after a restart: what is spread by a
+// hash depends on it.
+func (d Dest) name() string {
+	if d.Queue != nil {
+		return "queue " + d.Queue.Name
+	}
+	return "exchange " + d.Exchange.Name
+}
+
+// Exchange routes messages to queues and other exchanges.
+type Exchange struct {
+	Name       string
+	Type       string // one of the types below
+	Durable    bool
+	AutoDelete bool
+	Internal   bool
+	Arguments  amqp.Table
+
+	// What its arguments come to.
+	argAlternate    string
+	hasArgAlternate bool
+	spread          spread
+
+	// Guarded by VHost.mu; any number of readers may route at once.
+	incoming map[*Exchange]int // bindings that end here, by source
+	outgoing map[*Exchange]int // bindings to other exchanges, by destination
+	deleted  bool
+	index    routing.Index[Dest]
+
+	traits atomic.Uint64 // vhost version << traitBits | Traits; see VHost.traits
+}
+
+// Types of exchanges. Another that wraps one of these (delayed messages, with
+// the inner type in an argument) asks newIndex for the inner one's index.
+const (
+	typeDirect         = "direct"
+	typeFanout         = "fanout"
+	typeTopic          = "topic"
+	typeHeaders        = "headers"
+	typeConsistentHash = "x-consistent-hash"
+	typeModulusHash    = "x-modulus-hash"
+	typeRandom         = "x-random"
+)
+
+// newIndex makes the bindings of an exchange; nil for an unknown type.
+func newIndex(kind string, arguments amqp.Table) routing.Index[Dest] {
+	switch kind {
+	case typeDirect:
+		return routing.NewDirect[Dest]()
+	case typeFanout:
+		return routing.NewFanout[Dest]()
+	case typeTopic:
+		return routing.NewTopic[Dest]()
+	case typeHeaders:
+		return routing.NewHeaders[Dest]()
+	case typeConsistentHash:
+		if algorithm, _ := arguments.Lookup(argAlgorithm); isString(algorithm, algorithmJump) {
+			return routing.NewJump(Dest.name)
+		}
+		return routing.NewRing(Dest.name)
+	case typeModulusHash:
+		return routing.NewModulus(Dest.name)
+	case typeRandom:
+		return routing.NewRandom[Dest]()
+	}
+	return nil
+}
+
+func knownType(kind string) bool { return newIndex(kind, nil) != nil }
+
+// validateBinding checks a binding that starts at e. Errors: 406.
+func (e *Exchange) validateBinding(b *Binding) error {
+	switch e.Type {
+	case typeHeaders:
+		return routing.ValidateHeadersArguments(b.Arguments)
+	case typeConsistentHash:
+		return routing.ValidateWeight(b.RoutingKey)
+	}
+	return nil
+}
+
+// ownTraits are the traits of e without those of the exchanges behind it.
+func (e *Exchange) ownTraits() Traits {
+	switch {
+	case e.Type == typeRandom:
+		return ByMessage
+	case e.Type == typeHeaders || e.spread.by != spreadByKey:
+		return ByProperties
+	}
+	return 0
+}
+
+// alternate returns the name of the exchange that takes the messages for which
+// e has no binding. This is the one place that says so: the argument counts,
+// and a policy would count where the argument is missing.
+func (e *Exchange) alternate() (name string, ok bool) {
+	return e.argAlternate, e.hasArgAlternate
+}
+
+// spread says what a hash exchange spreads messages by.
+type spread struct {
+	by     uint8
+	header string
+}
+
+const (
+	spreadByKey uint8 = iota
+	spreadByHeader
+	spreadByMessageID
+	spreadByCorrelationID
+	spreadByTimestamp
+)
