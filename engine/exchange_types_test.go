@@ -23,6 +23,21 @@ func bindExchange(c *amqptest.Client, destination, source, key string) {
 		Destination: []byte(c.Name(destination)), Source: []byte(c.Name(source)), RoutingKey: []byte(key)})
 }
 
+// oneRun is one life of a broker on a directory, with one client.
+func oneRun(t *testing.T, dir string, use func(c *amqptest.Client)) {
+	t.Helper()
+	e, err := engine.Start(engine.Config{DataDir: dir, Version: "test", Loops: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, e)
+	use(c)
+	c.Abort() // Stop would wait for an answer
+	if err := e.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAlternateExchange: a message that an exchange has no binding for goes to
 // its alternate. Once that takes it, it counts as routed: it is not returned,
 // and it is confirmed when the queue has it.
@@ -289,28 +304,17 @@ func TestHashExchange_Restart(t *testing.T) {
 		}
 		return n
 	}
-	run := func(first bool) [5]uint32 {
-		e, err := engine.Start(engine.Config{DataDir: dir, Version: "test", Loops: 1})
-		if err != nil {
-			t.Fatal(err)
+	var want, got [5]uint32
+	oneRun(t, dir, func(c *amqptest.Client) {
+		exchange(c, "x", "x-consistent-hash", amqptest.Durable, nil)
+		for q := range 5 {
+			c.Declare(fmt.Sprint("q", q), amqptest.Durable)
+			bindQueue(c, fmt.Sprint("q", q), "x", fmt.Sprint(1+q))
 		}
-		defer func() {
-			if err := e.Stop(); err != nil {
-				t.Error(err)
-			}
-		}()
-		c := open(t, e)
-		if first {
-			exchange(c, "x", "x-consistent-hash", amqptest.Durable, nil)
-			for q := range 5 {
-				c.Declare(fmt.Sprint("q", q), amqptest.Durable)
-				bindQueue(c, fmt.Sprint("q", q), "x", fmt.Sprint(1+q))
-			}
-		}
-		return counts(c)
-	}
-	want := run(true)
-	if got := run(false); got != want {
+		want = counts(c)
+	})
+	oneRun(t, dir, func(c *amqptest.Client) { got = counts(c) })
+	if got != want {
 		t.Errorf("after a restart %v, before %v", got, want)
 	}
 }

@@ -59,6 +59,9 @@ var templateSeed = maphash.MakeSeed()
 // NewBatch returns an empty batch; call Reset before the first record.
 func NewBatch(p *arena.Pool) *Batch { return &Batch{pool: p, open: -1, lastN: -1} }
 
+// NewBatch makes a batch whose buffers come from the store's arena.
+func (s *Store) NewBatch() *Batch { return NewBatch(s.arena) }
+
 // Reset empties the batch, keeping its buffers. timestampMs is the time of the
 // records to come, Unix milliseconds.
 func (b *Batch) Reset(timestampMs int64) {

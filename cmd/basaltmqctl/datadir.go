@@ -57,10 +57,18 @@ func (d *dataDir) close() {
 	}
 }
 
-// queueName names a durable queue.
-type queueName struct{ vhost, name string }
+// queueName names a durable queue, or the exchange whose messages a log keeps.
+type queueName struct {
+	vhost, name string
+	ofExchange  bool
+}
 
-func (q queueName) String() string { return fmt.Sprintf("queue %q in vhost %q", q.name, q.vhost) }
+func (q queueName) String() string {
+	if q.ofExchange {
+		return fmt.Sprintf("exchange %q in vhost %q", q.name, q.vhost)
+	}
+	return fmt.Sprintf("queue %q in vhost %q", q.name, q.vhost)
+}
 
 // definitions is what the definitions file says, and the journal beyond it.
 type definitions struct {
@@ -120,7 +128,7 @@ func (defs *definitions) apply(file string, info broker.DefinitionInfo) {
 		return
 	}
 	defs.records++
-	q := queueName{info.VHost, info.Name}
+	q := queueName{info.VHost, info.Name, info.Kind == broker.DefinitionExchange}
 	id, exists := defs.queues[q]
 	switch {
 	case info.Kind == broker.DefinitionVHost && info.Deleted:
@@ -130,7 +138,8 @@ func (defs *definitions) apply(file string, info broker.DefinitionInfo) {
 				delete(defs.logs, id)
 			}
 		}
-	case info.Kind != broker.DefinitionQueue:
+	case info.Kind != broker.DefinitionQueue && !q.ofExchange:
+	case q.ofExchange && !info.Deleted && info.LogID == 0: // it keeps no messages
 	case info.Deleted && exists:
 		delete(defs.queues, q)
 		delete(defs.logs, id)

@@ -77,7 +77,7 @@ func (o dumpOptions) run(ctx context.Context, out console, operands []string) er
 	for _, f := range defs.findings {
 		finding(f)
 	}
-	id, err := defs.lookup(queueName{*o.vhost, operands[1]})
+	id, err := defs.lookup(queueName{vhost: *o.vhost, name: operands[1]})
 	if err != nil {
 		return err
 	}

@@ -25,26 +25,27 @@ func (ch *channel) exchange(id uint32, args []byte) error {
 		return ch.bind(broker.Binding{
 			Source: string(m.Source), Exchange: string(m.Destination), ToExchange: true,
 			RoutingKey: string(m.RoutingKey), Arguments: m.Arguments,
-		}, ch.conn.vhost.Bind, m.NoWait, &amqp.ExchangeBindOk{})
+		}, id, m.NoWait, &amqp.ExchangeBindOk{})
 	case amqp.ExchangeUnbindID:
 		var m amqp.ExchangeUnbind
 		if err := m.Decode(args); err != nil {
 			return err
 		}
-		return ch.bind(broker.Binding{
+		return ch.unbind(broker.Binding{
 			Source: string(m.Source), Exchange: string(m.Destination), ToExchange: true,
 			RoutingKey: string(m.RoutingKey), Arguments: m.Arguments,
-		}, ch.conn.vhost.Unbind, m.NoWait, &amqp.ExchangeUnbindOk{})
+		}, m.NoWait, &amqp.ExchangeUnbindOk{})
 	}
 	return notImplemented(id)
 }
 
-// bind binds or unbinds, which need the same permissions.
-func (ch *channel) bind(b broker.Binding, do func(b broker.Binding, owner any) (uint64, error), noWait bool, ok amqp.Method) error {
+// unbind answers queue.unbind and exchange.unbind, which need the permissions
+// that binding does.
+func (ch *channel) unbind(b broker.Binding, noWait bool, ok amqp.Method) error {
 	if err := ch.conn.permitBinding(&b); err != nil {
 		return err
 	}
-	seq, err := do(b, ch.conn)
+	seq, err := ch.conn.vhost.Unbind(b, ch.conn)
 	return ch.answer(seq, err, noWait, ok)
 }
 

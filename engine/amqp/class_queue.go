@@ -21,7 +21,7 @@ func (ch *channel) queue(id uint32, args []byte) error {
 		if err != nil {
 			return err
 		}
-		return ch.bind(b, ch.conn.vhost.Bind, m.NoWait, &amqp.QueueBindOk{})
+		return ch.bind(b, id, m.NoWait, &amqp.QueueBindOk{})
 	case amqp.QueueUnbindID:
 		var m amqp.QueueUnbind
 		if err := m.Decode(args); err != nil {
@@ -31,7 +31,7 @@ func (ch *channel) queue(id uint32, args []byte) error {
 		if err != nil {
 			return err
 		}
-		return ch.bind(b, ch.conn.vhost.Unbind, false, &amqp.QueueUnbindOk{})
+		return ch.unbind(b, false, &amqp.QueueUnbindOk{})
 	case amqp.QueuePurgeID:
 		return ch.queuePurge(args)
 	case amqp.QueueDeleteID:

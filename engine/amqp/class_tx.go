@@ -166,6 +166,9 @@ func (t *transaction) external(ch *channel, routes [][]*broker.Queue) (list []*e
 		if list == nil {
 			list = make([]*externalPublish, len(t.publishes))
 		}
+		if p.mandatory && broker.Nowhere(routes[i]) {
+			routes[i] = nil // as without a transaction
+		}
 		list[i] = &externalPublish{
 			in: p.in, queues: routes[i], exchange: slices.Clone(p.exchange), key: slices.Clone(p.key),
 			properties: slices.Clone(p.properties), mandatory: p.mandatory, immediate: p.immediate,

@@ -35,6 +35,7 @@ const (
 	stallSpool                     // too much of large bodies is on its way to the disk
 	stallBody                      // a large body is being filed, or returned
 	stallLogin                     // a password is being checked
+	stallBind                      // a binding waits for the history it is to bring
 )
 
 // conn is one AMQP connection.

@@ -202,6 +202,9 @@ func (c *conn) externalDone(ch *channel) error {
 		ch.fail(&amqp.Error{Code: e.Code, Text: e.Text, MethodID: amqp.BasicPublishID})
 		return nil
 	}
+	if p.mandatory && broker.Nowhere(queues) {
+		queues = nil // to return a large body and to keep it are too much at once
+	}
 	c.commitBatch()
 	x := &externalPublish{
 		in: in, queues: slices.Clone(queues), exchange: slices.Clone(p.exchange), key: slices.Clone(p.key),
@@ -252,14 +255,14 @@ func (c *conn) acceptExternal(ch *channel, x *externalPublish) {
 		now := x.queues[:0:0]
 		var busy []*broker.Queue
 		for _, q := range x.queues {
-			if q.DeliverableNow() {
+			if q.Hidden() || q.DeliverableNow() {
 				now = append(now, q)
 			} else {
 				busy = append(busy, q)
 			}
 		}
-		if len(now) == 0 {
-			code = amqp.CodeNoConsumers
+		if broker.Nowhere(now) {
+			code, now = amqp.CodeNoConsumers, nil
 		} else {
 			for _, q := range busy {
 				c.shard.srv.bodies.Remove(q.BodyDir(), []uint64{x.in.Ref().ID})

@@ -354,30 +354,37 @@ func (ch *channel) route(exchange, key, properties []byte) ([]*broker.Queue, err
 // accept puts a routed message into the batch, or returns it to its publisher.
 // It reports whether a following equal publish may take the fast path.
 func (c *conn) accept(ch *channel, queues []*broker.Queue, exchange, key, properties, body []byte, mandatory, immediate bool) bool {
-	if immediate && len(queues) > 0 {
+	nowhere := broker.Nowhere(queues)
+	if immediate && !nowhere {
 		c.commitBatch() // what was published before is in the way of "at once"
-		queues = slices.DeleteFunc(slices.Clone(queues), func(q *broker.Queue) bool { return !q.DeliverableNow() })
-		if len(queues) == 0 {
-			c.returned(ch, amqp.CodeNoConsumers, exchange, key, properties, body)
+		queues = slices.DeleteFunc(slices.Clone(queues), func(q *broker.Queue) bool { return !q.Hidden() && !q.DeliverableNow() })
+		if broker.Nowhere(queues) {
+			c.returned(ch, amqp.CodeNoConsumers, queues, exchange, key, properties, body)
 			return false
 		}
 	}
+	if nowhere && mandatory {
+		c.returned(ch, amqp.CodeNoRoute, queues, exchange, key, properties, body)
+		return false
+	}
 	if len(queues) == 0 {
-		if mandatory {
-			c.returned(ch, amqp.CodeNoRoute, exchange, key, properties, body)
-		} else {
-			c.commitBatch()
-			ch.confirmNow()
-		}
+		c.commitBatch()
+		ch.confirmNow()
 		return false
 	}
 	c.batchAdd(ch, queues, exchange, key, properties, body)
 	return !immediate
 }
 
-// returned sends basic.return: before the confirm of the same message.
-func (c *conn) returned(ch *channel, code uint16, exchange, key, properties, body []byte) {
+// returned sends basic.return: before the confirm of the same message. queues
+// are hidden ones that take it all the same.
+func (c *conn) returned(ch *channel, code uint16, queues []*broker.Queue, exchange, key, properties, body []byte) {
 	c.commitBatch()
+	if len(queues) > 0 {
+		c.batchAdd(ch, queues, exchange, key, properties, body)
+	} else {
+		defer ch.confirmNow()
+	}
 	var release func()
 	if len(body) > outBytesMax/4 {
 		// The body may have to wait for room: it needs memory of its own.
@@ -390,7 +397,6 @@ func (c *conn) returned(ch *channel, code uint16, exchange, key, properties, bod
 	c.emitContent(ch.id, &amqp.BasicReturn{
 		ReplyCode: code, ReplyText: []byte(amqp.CodeName(code)), Exchange: exchange, RoutingKey: key,
 	}, properties, body, release)
-	ch.confirmNow()
 }
 
 // learn prepares the fast path for publishes that repeat this one.

@@ -46,6 +46,7 @@ type Broker struct {
 	seeded   bool // there are records of users; guarded by admin
 	first    bool // this start made the default user
 	revoked  atomic.Pointer[func()]
+	replays  replays
 
 	mu        sync.RWMutex
 	vhosts    map[string]*VHost
@@ -69,6 +70,7 @@ func Open(o Options) (*Broker, error) {
 		store: o.Store, logger: o.Logger, bodies: o.Bodies, vhosts: map[string]*VHost{},
 		users: access.NewRegistry(), loopback: o.LoopbackUsers, dropped: map[uint64]bool{},
 	}
+	b.replays.stopping = make(chan struct{})
 	b.reserveLogID(1)
 	b.vhost(DefaultVHost)
 	defs, err := loadDefinitions(o.Disk, o.Store, o.Journaled, b.apply)
@@ -95,6 +97,12 @@ func (b *Broker) openLogs(o *Options) error {
 				b.recovered.Exchanges++
 			}
 			b.recovered.Bindings += e.index.Len()
+			if e.history != nil {
+				if err := vh.openHistory(e); err != nil {
+					return err
+				}
+				known[e.history.ID] = e.history
+			}
 		}
 		for _, q := range vh.queues {
 			log, err := b.store.OpenLog(q.ID, segstore.LogOptions{})
@@ -235,4 +243,7 @@ func (b *Broker) Bodies() *bodies.Store { return b.bodies }
 
 // Close ends what runs in the background. The stores are the caller's to
 // close, after it: closing asks for a last snapshot of the definitions.
-func (b *Broker) Close() { b.scan.close() }
+func (b *Broker) Close() {
+	b.replays.close()
+	b.scan.close()
+}

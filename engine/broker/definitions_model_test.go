@@ -67,7 +67,7 @@ func often(t *rapid.T, label string) bool { return rapid.IntRange(0, 3).Draw(t, 
 func (m *topologyModel) declareExchange(t *rapid.T) {
 	d := ExchangeDeclare{
 		Name:       rapid.SampledFrom(exchangeNames).Draw(t, "name"),
-		Type:       rapid.SampledFrom([]string{"direct", "fanout", "topic", "headers"}).Draw(t, "type"),
+		Type:       rapid.SampledFrom([]string{"direct", "fanout", "topic", "headers", "x-random", "x-recent-history"}).Draw(t, "type"),
 		Durable:    often(t, "durable"),
 		AutoDelete: rapid.Bool().Draw(t, "auto-delete"),
 		Internal:   rapid.Bool().Draw(t, "internal"),

@@ -42,6 +42,9 @@ type Exchange struct {
 	deleted  bool
 	index    routing.Index[Dest]
 
+	// history keeps the last messages; nil: none are kept. See history.go.
+	history *Queue
+
 	traits atomic.Uint64 // vhost version << traitBits | Traits; see VHost.traits
 }
 
@@ -55,6 +58,7 @@ const (
 	typeConsistentHash = "x-consistent-hash"
 	typeModulusHash    = "x-modulus-hash"
 	typeRandom         = "x-random"
+	typeRecentHistory  = "x-recent-history"
 )
 
 // newIndex makes the bindings of an exchange; nil for an unknown type.
@@ -62,7 +66,7 @@ func newIndex(kind string, arguments amqp.Table) routing.Index[Dest] {
 	switch kind {
 	case typeDirect:
 		return routing.NewDirect[Dest]()
-	case typeFanout:
+	case typeFanout, typeRecentHistory:
 		return routing.NewFanout[Dest]()
 	case typeTopic:
 		return routing.NewTopic[Dest]()
@@ -99,7 +103,7 @@ func (e *Exchange) ownTraits() Traits {
 	switch {
 	case e.Type == typeRandom:
 		return ByMessage
-	case e.Type == typeHeaders || e.spread.by != spreadByKey:
+	case e.Type == typeHeaders || e.history != nil || e.spread.by != spreadByKey:
 		return ByProperties
 	}
 	return 0

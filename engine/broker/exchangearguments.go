@@ -13,6 +13,7 @@ const (
 	argHashHeaderToo = "x-hash-on"
 	argHashProperty  = "hash-property"
 	argAlgorithm     = "x-algorithm"
+	argHistoryLength = "x-recent-history-length"
 	algorithmJump    = "jump"
 	algorithmRing    = "ring"
 )
@@ -21,7 +22,10 @@ const (
 // of a type is declared again. RabbitMQ compares alternate-exchange alone; but
 // who declares a hash by another header must not believe to have got it.
 func comparedArguments(kind string) []string {
-	if kind == typeConsistentHash {
+	switch kind {
+	case typeRecentHistory:
+		return []string{argAlternate, argAlternateToo, argHistoryLength}
+	case typeConsistentHash:
 		return []string{argAlternate, argAlternateToo, argHashHeader, argHashHeaderToo, argHashProperty, argAlgorithm}
 	}
 	return []string{argAlternate, argAlternateToo}
@@ -51,8 +55,14 @@ func (vh *VHost) validateExchange(d *ExchangeDeclare) error {
 	if err := vh.stringArguments(d, argAlternate, argAlternateToo); err != nil {
 		return err
 	}
-	if d.Type == typeConsistentHash {
+	switch d.Type {
+	case typeConsistentHash:
 		return vh.validateHash(d)
+	case typeRecentHistory:
+		v, ok := d.Arguments.Lookup(argHistoryLength)
+		if n, isInt := v.Int64(); ok && (!isInt || n < 1) {
+			return amqp.Errorf(amqp.CodePreconditionFailed, 0, "Invalid argument, '%s' must be a positive integer", argHistoryLength)
+		}
 	}
 	return nil
 }

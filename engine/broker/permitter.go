@@ -2,7 +2,6 @@ package broker
 
 import (
 	"github.com/basaltmq/basaltmq/engine/access"
-	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
 // Permitter says whether the one who asks may do what a declaration entails:

@@ -64,6 +64,9 @@ type Queue struct {
 	pace      pace
 	external  *externalBodies // nil: no record has an external body; see bodies.go
 
+	// keep > 0: the queue is hidden and keeps so many messages; see history.go.
+	keep uint64
+
 	// bound counts this queue's bindings by source exchange. Guarded by VHost.mu.
 	bound map[*Exchange]int
 }
@@ -144,9 +147,14 @@ func (q *Queue) Publish(b *segstore.Batch, now int64, external ...BodyAt) (end u
 		q.noteBodies(base, external)
 	}
 	q.pace.published(b, externalBytes(external))
+	var dropped []uint64
+	if q.keep > 0 {
+		dropped = q.trim()
+	}
 	wake := q.grantToken()
 	end, behind = q.end, q.behind(behindBytes, now)
 	q.mu.Unlock()
+	q.RemoveBodies(dropped)
 	tell(wake, nil)
 	return end, behind, nil
 }

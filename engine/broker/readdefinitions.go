@@ -33,7 +33,7 @@ type DefinitionInfo struct {
 	Deleted bool   // the record ends what it names
 	VHost   string // of exchanges, queues, bindings and permissions; a vhost's name
 	Name    string // of the exchange, queue or user; the source of a binding
-	LogID   uint64 // of a queue
+	LogID   uint64 // of a queue, or of what an exchange keeps; 0: none
 	Seq     uint64 // of a snapshot: the number of the last record it includes
 	Err     error
 }
@@ -118,6 +118,9 @@ func readDefinition(rec []byte, first bool) (info DefinitionInfo) {
 		exchangeType := r.str()
 		r.flags()
 		r.table()
+		if exchangeType == typeRecentHistory {
+			info.LogID = r.num()
+		}
 		if r.err == nil && !knownType(exchangeType) {
 			info.Err = fmt.Errorf("exchange %q has the unknown type %q: the broker refuses to start on it", info.Name, exchangeType)
 		}

@@ -12,7 +12,7 @@ import (
 // strings and tables as uvarint length and bytes, numbers as uvarint, flags as
 // one byte.
 const (
-	recExchangeDeclare byte = 1 // vhost, name, type, flags, arguments
+	recExchangeDeclare byte = 1 // vhost, name, type, flags, arguments; if it keeps a history: its log id
 	recExchangeDelete  byte = 2 // vhost, name
 	recQueueDeclare    byte = 3 // vhost, name, log id, flags, arguments
 	recQueueDelete     byte = 4 // vhost, name, log id
@@ -51,7 +51,11 @@ func exchangeRecord(kind byte, vh *VHost, e *Exchange) []byte {
 		return f
 	}
 	f = append(f.str(e.Type), flagIf(e.AutoDelete, flagAutoDelete)|flagIf(e.Internal, flagInternal))
-	return f.str(string(e.Arguments))
+	f = f.str(string(e.Arguments))
+	if e.Type == typeRecentHistory {
+		f = f.num(e.history.ID)
+	}
+	return f
 }
 
 func queueRecord(kind byte, vh *VHost, q *Queue) []byte {
@@ -139,11 +143,19 @@ func (b *Broker) apply(rec []byte) error {
 		d := ExchangeDeclare{Name: r.str(), Type: r.str(), Durable: true}
 		flags := r.flags()
 		d.AutoDelete, d.Internal, d.Arguments = flags&flagAutoDelete != 0, flags&flagInternal != 0, r.table()
+		history := uint64(0)
+		if d.Type == typeRecentHistory {
+			history = r.num()
+		}
 		if r.err == nil && !knownType(d.Type) {
 			return fmt.Errorf("broker: exchange '%s' has the unknown type '%s'", d.Name, d.Type)
 		}
 		if r.err == nil && vh.exchanges[d.Name] == nil {
-			vh.addExchange(d)
+			e := vh.addExchange(d)
+			if d.Type == typeRecentHistory {
+				b.reserveLogID(history + 1)
+				e.history = vh.newHistory(e, history) // opened later, as queues' logs
+			}
 		}
 	case recExchangeDelete:
 		if e := vh.exchanges[r.str()]; r.err == nil && e != nil {

@@ -41,6 +41,8 @@ func FuzzRecords(f *testing.F) {
 		fields{recPermissionsClear}.str("v").str("joe"),
 		fields{recVHostDelete}.str("v"),
 		fields{recUserDelete}.str("joe"),
+		exchangeRecord(recExchangeDeclare, vh, &Exchange{Name: "h", Type: typeRecentHistory, history: &Queue{ID: 302}}),
+		exchangeRecord(recExchangeDeclare, vh, &Exchange{Name: "c", Type: typeConsistentHash, Arguments: stringArgument("hash-header", "h")}),
 	}
 	var all []byte
 	for _, rec := range records {

@@ -155,6 +155,9 @@ func (r *router) leave(e *Exchange) {
 	case e.Type == typeHeaders:
 		headers = r.decode().Headers
 	}
+	if e.history != nil && !r.keepsNot() {
+		r.keeping = append(r.keeping, e.history)
+	}
 	r.found = e.index.Route(value, headers, r.found[:0])
 	r.foundMost = max(r.foundMost, len(r.found))
 	if len(r.found) == 0 {

@@ -32,7 +32,7 @@ type ExchangeDeclare struct {
 // invalid arguments, 503 unknown type.
 func (vh *VHost) DeclareExchange(d ExchangeDeclare) (seq uint64, err error) {
 	vh.mu.Lock()
-	defer vh.mu.Unlock()
+	defer vh.unlock()
 	if d.Name == "" {
 		return 0, amqp.Errorf(amqp.CodeAccessRefused, 0, "operation not permitted on the default exchange")
 	}
@@ -73,6 +73,13 @@ func (vh *VHost) DeclareExchange(d ExchangeDeclare) (seq uint64, err error) {
 		}
 	}
 	e = vh.addExchange(d)
+	if e.Type == typeRecentHistory {
+		e.history = vh.newHistory(e, vh.broker.newLogID())
+		if err := vh.openHistory(e); err != nil {
+			delete(vh.exchanges, e.Name)
+			return 0, amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of exchange '%s' in vhost '%s': %v", e.Name, vh.Name, err)
+		}
+	}
 	if e.Durable {
 		seq = vh.broker.record(exchangeRecord(recExchangeDeclare, vh, e))
 	}
@@ -110,7 +117,7 @@ func (vh *VHost) sameExchange(e *Exchange, d *ExchangeDeclare) error {
 // error (RabbitMQ since 3.2). Errors: 403 predeclared, 406 in use.
 func (vh *VHost) DeleteExchange(name string, ifUnused bool) (seq uint64, err error) {
 	vh.mu.Lock()
-	defer vh.mu.Unlock()
+	defer vh.unlock()
 	if name == "" {
 		return 0, amqp.Errorf(amqp.CodeAccessRefused, 0, "operation not permitted on the default exchange")
 	}
@@ -146,10 +153,25 @@ func (vh *VHost) dropExchange(e *Exchange) (seq uint64) {
 	if e.Durable {
 		seq = vh.broker.record(exchangeRecord(recExchangeDelete, vh, e))
 	}
+	if h := e.history; h != nil && h.log != nil {
+		h.markDeleted()
+		vh.dropped = append(vh.dropped, h)
+	}
 	for source := range e.incoming {
 		seq = max(seq, vh.unbindAll(source, Dest{Exchange: e}))
 	}
 	return seq
+}
+
+// unlock ends a change: what went with it and has files is removed without the
+// lock.
+func (vh *VHost) unlock() {
+	dropped := vh.dropped
+	vh.dropped = nil
+	vh.mu.Unlock()
+	for _, q := range dropped {
+		vh.finishDelete(q, nil)
+	}
 }
 
 // unbindAll removes the bindings from source to d, without records: the
@@ -289,7 +311,7 @@ func (vh *VHost) DeleteQueue(name []byte, ifUnused, ifEmpty bool, owner any) (me
 		return 0, 0, err
 	}
 	messages, consumers, seq := vh.dropQueue(q)
-	vh.mu.Unlock()
+	vh.unlock()
 	vh.finishDelete(q, consumers)
 	return messages, seq, nil
 }
@@ -330,7 +352,7 @@ func (vh *VHost) removeIf(q *Queue, keep func() bool) {
 		return
 	}
 	_, consumers, _ := vh.dropQueue(q)
-	vh.mu.Unlock()
+	vh.unlock()
 	vh.finishDelete(q, consumers)
 }
 
@@ -356,8 +378,12 @@ type Binding struct {
 }
 
 // Bind adds a binding; an identical one stays single. Errors: 403 default
-// exchange, 404, 405, 406 for what the exchange's type refuses.
+// exchange, 404, 405, 406 for what the exchange's type refuses. It may wait for
+// the disk if the source Replays.
 func (vh *VHost) Bind(b Binding, owner any) (seq uint64, err error) {
+	if vh.Replays(b.Source) {
+		return vh.bindReplaying(b, owner)
+	}
 	vh.mu.Lock()
 	defer vh.mu.Unlock()
 	source, d, err := vh.ends(&b, owner)
@@ -367,13 +393,18 @@ func (vh *VHost) Bind(b Binding, owner any) (seq uint64, err error) {
 	if err := source.validateBinding(&b); err != nil {
 		return 0, err
 	}
-	if !vh.bind(source, d, &b) {
-		return vh.broker.pendingSeq(), nil
+	return vh.bindRecorded(source, d, &b), nil
+}
+
+// bindRecorded adds a binding and its record.
+func (vh *VHost) bindRecorded(source *Exchange, d Dest, b *Binding) (seq uint64) {
+	if !vh.bind(source, d, b) {
+		return vh.broker.pendingSeq()
 	}
 	if source.Durable && d.durable() {
-		seq = vh.broker.record(bindingRecord(recBind, vh, &b))
+		seq = vh.broker.record(bindingRecord(recBind, vh, b))
 	}
-	return seq, nil
+	return seq
 }
 
 func (vh *VHost) bind(source *Exchange, d Dest, b *Binding) bool {
@@ -404,11 +435,11 @@ func (vh *VHost) bind(source *Exchange, d Dest, b *Binding) bool {
 // (RabbitMQ since 3.2). Errors: 403 default exchange, 405 for an existing one.
 func (vh *VHost) Unbind(b Binding, owner any) (seq uint64, err error) {
 	vh.mu.Lock()
-	defer vh.mu.Unlock()
+	defer vh.unlock()
 	source, d, err := vh.ends(&b, owner)
 	if err != nil {
 		var e *amqp.Error
-		if errors.As(err, &e) && (e.Code == amqp.CodeNotFound || e.Code == amqp.CodeResourceLocked && !vh.bound(source, &b)) {
+		if errors.As(err, &e) && (e.Code == amqp.CodeNotFound || e.Code == amqp.CodeResourceLocked && !vh.isBound(source, Dest{Queue: vh.queues[b.Queue]}, &b)) {
 			return vh.broker.pendingSeq(), nil
 		}
 		return 0, err
@@ -416,9 +447,9 @@ func (vh *VHost) Unbind(b Binding, owner any) (seq uint64, err error) {
 	return vh.unbind(source, d, &b), nil
 }
 
-// bound says whether the binding b from source to a queue is there.
-func (vh *VHost) bound(source *Exchange, b *Binding) bool {
-	for _, other := range source.index.ForDestination(Dest{Queue: vh.queues[b.Queue]}) {
+// isBound says whether the binding b from source to d is there.
+func (vh *VHost) isBound(source *Exchange, d Dest, b *Binding) bool {
+	for _, other := range source.index.ForDestination(d) {
 		if other.RoutingKey == b.RoutingKey && amqp.TableEqual(other.Arguments, b.Arguments) {
 			return true
 		}

@@ -17,6 +17,7 @@ type VHost struct {
 	mu        sync.RWMutex
 	exchanges map[string]*Exchange
 	queues    map[string]*Queue
+	dropped   []*Queue // gone, but their files are still there; see unlock
 
 	spec        atomic.Pointer[VHostSpec]
 	connections atomic.Int64

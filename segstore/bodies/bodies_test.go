@@ -3,6 +3,7 @@ package bodies
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"slices"
 	"syscall"
 	"testing"
@@ -292,4 +293,37 @@ func TestOutgoing_ReadAheadIsBounded(t *testing.T) {
 	}
 	o.Close()
 	f.store.reading.Add(-2 * readingBytesMax)
+}
+
+// TestLink: a linked body is its new owners' own; nothing that becomes of the
+// first matters to them.
+func TestLink(t *testing.T) {
+	eachDisk(t, func(t *testing.T, d disk.Disk) {
+		f := open(t, d)
+		defer f.close()
+		data := body(300_000)
+		ref := f.put(data, true, one)
+		linked, err := f.store.Link(one, ref, []Dir{two, three}, true)
+		if err != nil || linked.ID == ref.ID || linked.Size != ref.Size || linked.Sum != ref.Sum {
+			t.Fatalf("%+v linked as %+v: %v", ref, linked, err)
+		}
+		again, err := f.store.Link(one, ref, []Dir{two}, false)
+		if err != nil || again.ID == linked.ID {
+			t.Fatalf("linked again as %+v: %v", again, err)
+		}
+		f.store.RemoveDir(one)
+		f.store.Remove(two, []uint64{again.ID})
+		f.store.Drain()
+		f.want(two, linked, data)
+		f.want(three, linked, data)
+		if _, err := f.store.Link(one, ref, []Dir{two, three}, true); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("linked what is gone: %v", err)
+		}
+		f.store.Drain()
+		for _, dir := range []Dir{two, three} {
+			if names, err := d.ReadDir(dir.path()); err != nil || len(names) != 1 {
+				t.Errorf("%v: %v, %v", dir, names, err)
+			}
+		}
+	})
 }

@@ -1,8 +1,6 @@
 package bodies
 
 import (
-	"errors"
-	"fmt"
 	"hash/crc32"
 	"io/fs"
 	"sync"
@@ -222,26 +220,11 @@ func (in *Incoming) finish(dirs []Dir, sync bool) error {
 }
 
 // link names the file in dir; the last name takes the place of the spool's.
-// The directory of a queue that is being deleted may vanish in between: it is
-// made once more, so that the other queues are not concerned.
 func (in *Incoming) link(dir Dir, durable, last bool) error {
-	s := in.store
-	name := dir.name(in.ref.ID)
-	for again := true; ; again = false {
-		err := s.makeDir(dir, durable)
-		if err == nil {
-			err = s.disk.Link(spoolName(in.ref.ID), name)
-		}
-		if errors.Is(err, fs.ErrNotExist) && again {
-			s.forgetDir(dir)
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("bodies: %w", err)
-		}
-		break
+	if err := in.store.link(spoolName(in.ref.ID), dir, in.ref.ID, durable); err != nil {
+		return err
 	}
-	in.names = append(in.names, name)
+	in.names = append(in.names, dir.name(in.ref.ID))
 	if last {
 		in.unspool()
 	}

@@ -1,0 +1,51 @@
+package bodies
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// link gives a file another name, in dir. The directory of a queue that is
+// being deleted may vanish in between: it is made once more, so that the other
+// queues are not concerned.
+func (s *Store) link(name string, dir Dir, id uint64, durable bool) error {
+	for again := true; ; again = false {
+		err := s.makeDir(dir, durable)
+		if err == nil {
+			err = s.disk.Link(name, dir.name(id))
+		}
+		if errors.Is(err, fs.ErrNotExist) && again {
+			s.forgetDir(dir)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("bodies: %w", err)
+		}
+		return nil
+	}
+}
+
+// Link gives a body that one queue has names in the directories of others, for
+// another record: under an id of its own, so that each record ends its names
+// alone. With durable the names survive a power cut when Link returns; that the
+// body does, its first owner saw to. It waits for the disk. Errors that are
+// fs.ErrNotExist: the body is gone.
+func (s *Store) Link(from Dir, ref Ref, to []Dir, durable bool) (Ref, error) {
+	linked := ref
+	linked.ID = s.nextID.Add(1) - 1
+	for i, dir := range to {
+		sync := durable && !dir.Transient
+		err := s.link(from.name(ref.ID), dir, linked.ID, sync)
+		if err == nil && sync {
+			err = s.disk.SyncDir(dir.path())
+		}
+		if err != nil {
+			for _, dir := range to[:i+1] {
+				s.Remove(dir, []uint64{linked.ID})
+			}
+			return Ref{}, err
+		}
+	}
+	return linked, nil
+}
