@@ -302,6 +302,30 @@ func TestStore_RealBroker(t *testing.T) {
 	}
 }
 
+// What an exchange keeps is a log that belongs to it, not to nobody.
+func TestStoreVerify_LogOfAnExchange(t *testing.T) {
+	dir := t.TempDir()
+	e, err := engine.Start(engine.Config{DataDir: dir, Bind: netip.MustParseAddr("127.0.0.1"), IO: "posix", Loops: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := amqptest.OpenClient(t, e.Addr(), amqptest.Options{})
+	for _, name := range []string{"kept", "deleted"} {
+		amqptest.Ask[*amqp.ExchangeDeclareOk](c, 1, c.ExchangeDeclare(name, "x-recent-history", amqptest.Durable, nil))
+	}
+	amqptest.Ask[*amqp.ConfirmSelectOk](c, 1, &amqp.ConfirmSelect{})
+	c.Write(amqptest.AppendPublish(nil, 1, amqptest.Message{Exchange: "kept", Body: "one", Persistent: true}))
+	amqptest.Expect[*amqp.BasicAck](c)
+	amqptest.Ask[*amqp.ExchangeDeleteOk](c, 1, &amqp.ExchangeDelete{Exchange: []byte("deleted")})
+	c.Abort()
+	if err := e.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if got := ctl("store", "verify", dir); got.status != exitOK || !strings.Contains(got.stdout, "records    1 (1 unsettled)") || strings.Contains(got.stdout, "belongs to no") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestRun_Interrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

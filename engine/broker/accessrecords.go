@@ -203,6 +203,11 @@ func (b *Broker) replayVHostDelete(name string) {
 	for _, q := range vh.queues {
 		b.dropped[q.ID] = true
 	}
+	for _, e := range vh.exchanges {
+		if e.history != nil {
+			b.dropped[e.history.ID] = true
+		}
+	}
 	delete(b.vhosts, name)
 	b.users.DropVHost(name)
 }

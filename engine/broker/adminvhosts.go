@@ -169,6 +169,10 @@ func (vh *VHost) dropAll() (queues []droppedQueue) {
 	}
 	for _, e := range vh.exchanges {
 		e.deleted = true
+		if h := e.history; h != nil && h.log != nil {
+			h.markDeleted()
+			queues = append(queues, droppedQueue{queue: h})
+		}
 	}
 	clear(vh.queues)
 	clear(vh.exchanges)

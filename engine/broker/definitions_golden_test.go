@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
-
-var updateGolden = flag.Bool("update", false, "write the texts of testdata/definitions anew, and missing files")
 
 // goldenDefinitions are definitions files as versions of the broker wrote them.
 // A file is never changed: what was written must be read for ever. A new kind of

@@ -29,7 +29,9 @@
 //     somebody holds it: no message waits beside an idle consumer.
 //  4. A queue's log id is never given out twice, so a queue declared again under
 //     an old name cannot see old messages.
-//  5. Definition records are appended in the order of the changes they describe
+//  5. A queue that keeps messages for an exchange (history.go) is in no name
+//     space and has no consumers; Route gives it behind all others.
+//  6. Definition records are appended in the order of the changes they describe
 //     (both happen under the vhost's lock).
 //
 // Large messages have their bodies in files (bodies.go): the queue's log holds
@@ -48,5 +50,6 @@
 // Never two of a kind at once. No lock is held while a consumer's owner is
 // told something: owners post to their loop.
 //
-// Threading: everything may be called from any goroutine.
+// Threading: everything may be called from any goroutine. Only Open, Close, and
+// Bind to an exchange that keeps messages (Replays) wait for the disk.
 package broker

@@ -11,7 +11,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/access"
 )
 
-var updateGolden = flag.Bool("update", false, "write testdata anew")
+var updateGolden = flag.Bool("update", false, "write testdata anew: texts, and missing files")
 
 // readGolden applies a definitions file of testdata.
 func readGolden(t *testing.T, name string) (b *Broker, seq uint64) {

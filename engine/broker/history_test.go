@@ -9,7 +9,6 @@ import (
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/disk/sim"
 	"github.com/basaltmq/basaltmq/wire/amqp"
-	"pgregory.net/rapid"
 )
 
 // send publishes bodies to an exchange, as a channel does: routed, then
@@ -173,14 +172,12 @@ func TestHistory_Restart(t *testing.T) {
 		e := openDir(t, dir)
 		e.exchange(recent("h", true, 5))
 		e.exchange(recent("gone", false, 5))
-		seq, err := e.vh.DeclareExchange(recent("deleted", true, 5))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e.exchange(recent("deleted", true, 5))
 		for _, name := range []string{"h", "gone", "deleted"} {
 			e.send(name, noProperties, numbers(0, 12)...)
 		}
-		if seq, err = e.vh.DeleteExchange("deleted", false); err != nil {
+		seq, err := e.vh.DeleteExchange("deleted", false)
+		if err != nil {
 			t.Fatal(err)
 		}
 		e.durable(seq)
@@ -328,98 +325,4 @@ func TestHistory_BindAfterClose(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	e.close()
-}
-
-// TestHistory_Model: publishes in batches of any size, bindings, restarts and
-// kills; each new queue gets exactly the last messages, in order.
-func TestHistory_Model(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		d := sim.New(sim.Options{Seed: rapid.Uint64().Draw(t, "seed")})
-		e := openSim(t, d)
-		keep := rapid.Int32Range(1, 7).Draw(t, "length")
-		e.exchange(recent("h", true, keep))
-		e.durable(e.broker.defs.Last())
-		var sent []string
-		queues := 0
-		t.Repeat(map[string]func(*rapid.T){
-			"send": func(t *rapid.T) {
-				from := len(sent)
-				sent = append(sent, numbers(from, from+rapid.IntRange(1, 12).Draw(t, "messages"))...)
-				e.send("h", noProperties, sent[from:]...)
-			},
-			"bind": func(t *rapid.T) {
-				queues++
-				q := e.queue(QueueDeclare{Name: fmt.Sprint("q", queues)}, nil)
-				e.bind(Binding{Source: "h", Queue: q.Name})
-				e.wantReady(q, sent[max(0, len(sent)-int(keep)):])
-				if _, _, err := e.vh.DeleteQueue([]byte(q.Name), false, false, nil); err != nil {
-					t.Fatal(err)
-				}
-			},
-			"restart": func(t *rapid.T) {
-				e.t = t
-				e.close()
-				d = d.Kill()
-				e = openSim(t, d)
-			},
-			"kill": func(t *rapid.T) {
-				e.t = t
-				h := e.vh.exchanges["h"].history
-				h.log.WantDurable()
-				e.await("durable", func() bool { return h.log.Durable() == h.log.Next() })
-				d = d.Kill()
-				e.crash()
-				e = openSim(t, d)
-			},
-		})
-		e.t = t
-		e.close()
-	})
-}
-
-// Bindings while others publish: nothing comes twice, and what is published
-// after a binding was made comes. Run with -race.
-func TestHistory_BindUnderPublishes(t *testing.T) {
-	t.Parallel()
-	e := openDir(t, t.TempDir())
-	defer e.close()
-	e.exchange(recent("h", false, 50))
-	const messages, bindings = 3000, 30
-	sent := make(chan int, messages)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for i := range messages {
-			e.send("h", noProperties, fmt.Sprint("m", i))
-			sent <- i
-		}
-	}()
-	var queues []*Queue
-	var after []int // the first message that each must have
-	for i := range bindings {
-		q := e.queue(QueueDeclare{Name: fmt.Sprint("q", i)}, nil)
-		e.bind(Binding{Source: "h", Queue: q.Name})
-		queues = append(queues, q)
-		last := <-sent
-		for len(sent) > 0 {
-			last = <-sent
-		}
-		after = append(after, last+2) // one may have been on its way
-	}
-	<-done
-	for i, q := range queues {
-		seen := map[string]bool{}
-		for _, body := range e.ready(q) {
-			if seen[body] {
-				t.Fatalf("%s has %s twice", q.Name, body)
-			}
-			seen[body] = true
-		}
-		for n := after[i]; n < messages; n++ {
-			if !seen[fmt.Sprint("m", n)] {
-				t.Fatalf("%s was bound before m%d, but does not have it", q.Name, n)
-			}
-		}
-	}
 }

@@ -159,6 +159,9 @@ func (b *Broker) apply(rec []byte) error {
 		}
 	case recExchangeDelete:
 		if e := vh.exchanges[r.str()]; r.err == nil && e != nil {
+			if e.history != nil {
+				b.dropped[e.history.ID] = true
+			}
 			vh.dropExchange(e)
 		}
 	case recQueueDeclare:

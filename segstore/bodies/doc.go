@@ -35,7 +35,8 @@
 // Finish waits for the writes, syncs the file, names it for each queue and
 // syncs those directories; done then says that a record may refer to it. The
 // owner then calls Keep, or Abort, which removes every name. Open makes an
-// Outgoing, which reads ahead by one piece while the one before it is sent.
+// Outgoing, which reads ahead by one piece while the one before it is sent. Link
+// gives a body further names, for records of other queues.
 //
 // # Invariants
 //
@@ -70,7 +71,7 @@
 //
 // All methods of Store may be called from any goroutine. An Incoming and an
 // Outgoing belong to one goroutine each (a connection's loop). No method waits
-// for the disk but Open of the package, and Close, Drain and Quarantine of Store:
+// for the disk but Open of the package, and Close, Drain, Link and Quarantine of Store:
 // what blocks runs on up to workersMax goroutines, which end when there is
 // nothing to do. Callbacks (done, wake, Flow.Resume) are called without locks
 // from those or from the disk's own goroutines, and must only post.
