@@ -4,6 +4,8 @@ go 1.26.0
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
+	github.com/cloudflare/circl v1.6.5
+	github.com/go-json-experiment/json v1.27.2
 	github.com/klauspost/cpuid/v2 v2.4.2
 	github.com/pawelgaczynski/giouring v0.0.0-20230826085535-69588b89acb9
 	go.uber.org/goleak v1.3.0

@@ -32,6 +32,7 @@ func scenarios() []scenario.Scenario {
 		[]scenario.Scenario{calibrateScenario()},
 		[]scenario.Scenario{suite.SuiteScenario(), suite.PeerScenario(), compareScenario(), gate.Scenario()},
 		[]scenario.Scenario{tableScenario(), report.Scenario(), relayScenario()},
+		[]scenario.Scenario{signScenario(), verifyScenario(), keygenScenario()},
 	)
 }
 

@@ -36,6 +36,7 @@
 //	table.go        the tables of recorded results, made by package results;
 //	                compare.go sets them against each other
 //	resulttypes.go  short names of what package results defines
+//	signing.go      sign, verify and keygen: package signed on the command line
 //
 // # Invariants
 //

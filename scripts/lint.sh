@@ -9,6 +9,10 @@ if [ -n "$unformatted" ]; then
 	echo "$unformatted"
 	exit 1
 fi
+if git grep -lE '^basaltmq-signing-key [0-9]' >&2; then
+	echo "these are private keys: take them out of the commit, and of trusted-keys if they ever left this machine" >&2
+	exit 1
+fi
 go vet ./...
 go vet -tags uring ./...
 go tool staticcheck ./...

@@ -8,6 +8,8 @@
 #   scripts/bench/record.sh
 #   ROUNDS=1 SECONDS_EACH=1 RESULTS=/somewhere/else scripts/bench/record.sh   to try it
 #
+# SIGNING_KEY=FILE signs the results with that private key (docs/perf.md).
+#
 # The data directory is made below TMPDIR: that is the disk that is measured.
 # Needs a committed tree: a file name says which commit was measured.
 set -euo pipefail
@@ -71,5 +73,8 @@ bench_fresh
 	--json "$PREFIX-backlog-$BACKLOG.json" >/dev/null
 bench_fresh
 calibrate after
+if [ -n "${SIGNING_KEY:-}" ]; then
+	"$PERF" sign --key "$SIGNING_KEY" "$PREFIX"-*.json >/dev/null
+fi
 "$PERF" table "$RESULTS"
 step "done: $RESULTS/README.md"
