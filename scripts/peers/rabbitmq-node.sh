@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by scripts that need a RabbitMQ node: starts Debian's rabbitmq-server
 # on loopback, with ports, node name, data, log, cookie and epmd of its own, so
 # that a RabbitMQ service of the machine is neither touched nor asked.
@@ -51,7 +52,9 @@ await() {
 	local left=$(($1 * 10)) pid=$2
 	shift 2
 	until "$@"; do
-		kill -0 "$pid" 2>/dev/null && [ "$left" -gt 0 ] || return 1
+		if [ "$left" = 0 ] || ! kill -0 "$pid" 2>/dev/null; then
+			return 1
+		fi
 		left=$((left - 1))
 		sleep 0.1
 	done
@@ -102,6 +105,7 @@ rabbitmq_start() {
 		cat "$RABBITMQ_DIR/log" >&2
 		return 1
 	}
+	# shellcheck disable=SC2034 # for the caller
 	RABBITMQ_VERSION=$(sed -nE 's/.*Starting RabbitMQ ([0-9.]+) on.*/\1/p' "$RABBITMQ_DIR/log" | head -n 1)
 }
 

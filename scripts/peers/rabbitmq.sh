@@ -21,7 +21,9 @@ RESULTS=$results
 ROUNDS=${ROUNDS:-3}
 SECONDS_EACH=${SECONDS_EACH:-4}
 RELAY_SECONDS=${RELAY_SECONDS:-1}
-BACKLOG=${BACKLOG:-5000000}
+# Fewer than record.sh's: RabbitMQ keeps transient messages in memory, about 4 KiB
+# each, and stops its publishers when that is 40 % of the machine's.
+BACKLOG=${BACKLOG:-250000}
 COMBINATIONS=${COMBINATIONS:-1x1,1x100,1x1000,1x10000,100x100,1000x10}
 FIGURES=${FIGURES:-end-to-end-16B end-to-end-1KiB acks-100-16B publish-only-16B publish-only-1KiB confirm backlog}
 

@@ -6,7 +6,7 @@ def median: sort | if length == 0 then null elif length % 2 == 1 then .[length /
 def thousands: if . == null then "" else round | tostring | explode | reverse
   | [range(0; length) as $i | (if $i > 0 and $i % 3 == 0 then 44 else empty end), .[$i]] | reverse | implode end;
 def mib: if . == null then "" else (. / 1048576 * 10 | round / 10 | tostring) + " MiB" end;
-def ratio($a; $b): if $a == null or $b == null or $b == 0 then "" else ($a / $b * 100 | round / 100 | tostring) end;
+def ratio($a; $b): if $a == null or $b == null or $b == 0 then "" else $a / $b | if . < 0.1 then . * 1000 | round / 1000 else . * 100 | round / 100 end | tostring end;
 
 # rows: the figures of one result, {load, figure, value, unit}.
 def throughput_rows: .options as $o
@@ -38,7 +38,7 @@ map(select(.interrupted | not)) as $results
   "",
   "Written by `scripts/peers/rabbitmq.sh`, not to be edited by hand: \($brokers | join(", ")), each on a fresh broker with default",
   "settings; load generator and broker share the machine. A figure is the median of its runs; the ratio is BasaltMQ's by",
-  "RabbitMQ's. Such a machine says little about another: mind the environment, and run it on yours.",
+  "RabbitMQ's; of latency, CPU, memory and disk less is better. Such a machine says little about another: mind the environment, and run it on yours.",
   "",
   "| environment | |",
   "|---|---|",
