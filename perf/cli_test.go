@@ -15,6 +15,7 @@ func parseOptions(arguments ...string) (throughputOptions, error) {
 	var options throughputOptions
 	flags := cli.NewFlagSet("throughput")
 	declareThroughput(flags, &options)
+	options.Record.Flags = nil // each parse has its own
 	if err := flags.Parse(arguments); err != nil {
 		return options, err
 	}
@@ -164,7 +165,26 @@ func TestHelpAndVersion(t *testing.T) {
 func TestEnvironmentNamesTheMachine(t *testing.T) {
 	t.Parallel()
 	got := scenario.ReadEnvironment(scenario.Record{Record: results.Record{DataDir: t.TempDir()}})
-	if got.Kernel == "" || got.GoVersion == "" || got.CPU.Cores == 0 || got.Filesystem == "" || got.Time.IsZero() {
+	if got.Kernel == "" || got.GoVersion == "" || got.CPU.Cores == 0 || got.Filesystem == "" || got.Time.IsZero() ||
+		got.CPU.Model == "" || got.Memory == 0 || len(got.PerfBinary) != 64 || got.BrokerBinary != "" {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestEnvironmentNamesTheBrokersBinary(t *testing.T) {
+	t.Parallel()
+	for pid, want := range map[string]string{selfPID(): scenario.PerfBinary(), "0": "", "2147483647": ""} {
+		var record scenario.Record
+		brokerPID := 0
+		flags := cli.NewFlagSet("any")
+		flags.Count(&brokerPID, "", "broker-pid", "PID", "")
+		record.Declare(flags, "")
+		if err := flags.Parse([]string{"--broker-pid", pid}); err != nil {
+			t.Fatal(err)
+		}
+		// Scenarios hand copies of the options on.
+		if got := scenario.ReadEnvironment(record).BrokerBinary; got != want {
+			t.Errorf("%s: %q, want %q", pid, got, want)
+		}
 	}
 }

@@ -99,6 +99,14 @@ func (f *FlagSet) Given(long string) bool {
 	return found
 }
 
+// Value is what an option is set to, as text; empty when there is no such.
+func (f *FlagSet) Value(long string) string {
+	if option := f.set.Lookup(long); option != nil {
+		return option.Value.String()
+	}
+	return ""
+}
+
 // Parse reads the arguments; all of them but the operand must be options.
 func (f *FlagSet) Parse(arguments []string) error {
 	normal, err := f.normalise(arguments)

@@ -14,18 +14,24 @@ import (
 // Environment is the machine and the software a figure was measured on. A
 // figure without it can't be compared with another.
 type Environment struct {
-	CPU        CPU       `json:"cpu"`
-	Kernel     string    `json:"kernel"`
-	Governor   string    `json:"governor,omitempty"`   // of core 0; empty when unknown (virtual machines)
-	Filesystem string    `json:"filesystem,omitempty"` // of --data-dir
-	Mount      string    `json:"mount_options,omitempty"`
-	IOBackend  string    `json:"io_backend,omitempty"` // of the broker
-	Durability string    `json:"durability,omitempty"`
-	Commit     string    `json:"commit,omitempty"`
-	GoVersion  string    `json:"go_version"`
-	GOOS       string    `json:"goos"`
-	GOARCH     string    `json:"goarch"`
-	Time       time.Time `json:"time"`
+	CPU        CPU    `json:"cpu"`
+	Machine    string `json:"machine,omitempty"`      // hypervisor, maker and product, container
+	Memory     uint64 `json:"memory_bytes,omitempty"` // of the machine
+	Kernel     string `json:"kernel"`
+	Governor   string `json:"governor,omitempty"`   // of core 0; empty when unknown (virtual machines)
+	Filesystem string `json:"filesystem,omitempty"` // of --data-dir
+	Mount      string `json:"mount_options,omitempty"`
+	IOBackend  string `json:"io_backend,omitempty"` // of the broker
+	Durability string `json:"durability,omitempty"`
+	Commit     string `json:"commit,omitempty"`
+	// KangarooTwelve digests of what was measured and of what measured. The
+	// broker's only with --broker-pid, and if its binary may be read.
+	BrokerBinary string    `json:"broker_binary_k12,omitempty"`
+	PerfBinary   string    `json:"perf_binary_k12,omitempty"`
+	GoVersion    string    `json:"go_version"`
+	GOOS         string    `json:"goos"`
+	GOARCH       string    `json:"goarch"`
+	Time         time.Time `json:"time"`
 }
 
 // CPU is the processor, as it says itself.
@@ -54,7 +60,7 @@ type Record struct {
 func ReadEnvironment(record Record) Environment {
 	return Environment{
 		CPU: CPU{
-			Model:      cpuid.CPU.BrandName,
+			Model:      cpuModel(),
 			Vendor:     cpuid.CPU.VendorString,
 			Cores:      runtime.NumCPU(),
 			Physical:   cpuid.CPU.PhysicalCores,
@@ -65,6 +71,8 @@ func ReadEnvironment(record Record) Environment {
 			L3:         max(cpuid.CPU.Cache.L3, 0),
 			Features:   cpuid.CPU.FeatureSet(),
 		},
+		Machine:    machineHint(),
+		Memory:     memoryBytes(),
 		Kernel:     kernelRelease(),
 		Governor:   readTrimmed("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
 		Filesystem: filesystemName(record.DataDir),

@@ -64,6 +64,10 @@ func describeEnvironment(r *Recorded) string {
 		cpu += ", virtual machine"
 	}
 	line("CPU", cpu)
+	line("machine", e.Machine)
+	if e.Memory > 0 {
+		line("memory", HumanBytes(e.Memory))
+	}
 	line("kernel", e.Kernel+", "+e.GOARCH)
 	line("frequency governor", e.Governor)
 	filesystem := e.Filesystem

@@ -9,14 +9,23 @@ import (
 
 // Record says on what a figure was measured, as far as the tool can't find out
 // by itself. It ends up in the environment of the result.
-type Record struct{ results.Record }
+type Record struct {
+	results.Record
+	Flags *cli.FlagSet // of the scenario: its --broker-pid
+}
 
-// ReadEnvironment describes this machine, and what the options say.
-func ReadEnvironment(o Record) results.Environment { return results.ReadEnvironment(o.Record) }
+// ReadEnvironment describes this machine, what the options say, and the
+// programs.
+func ReadEnvironment(o Record) results.Environment {
+	environment := results.ReadEnvironment(o.Record)
+	environment.BrokerBinary, environment.PerfBinary = o.brokerBinary(), PerfBinary()
+	return environment
+}
 
 // Declare adds the options. dataDirUsage says what the scenario does with the
 // data directory.
 func (o *Record) Declare(flags *cli.FlagSet, dataDirUsage string) {
+	o.Flags = flags
 	flags.Text(&o.DataDir, "", "data-dir", "DIR", dataDirUsage)
 	flags.Text(&o.IOBackend, "", "io-backend", "TEXT", "note how the broker does I/O (its start line says it)")
 	flags.Text(&o.Durability, "", "durability-level", "TEXT", "note what the broker's confirms promise (its start line says it)")

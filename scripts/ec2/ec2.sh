@@ -157,7 +157,7 @@ setup() {
 	case $commit in *-dirty) [ "$DRY" = 1 ] || fail "the tree has changes that are not committed: a result would name the wrong commit" ;; esac
 	run mkdir -p "$WORK/bin"
 	run env CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -trimpath -tags uring -o "$WORK/bin/" \
-		-ldflags "-checklinkname=0 -s -w -X main.version=$commit -X github.com/basaltmq/basaltmq/perf.Version=$commit" \
+		-ldflags "-checklinkname=0 -s -w -X main.version=$commit -X github.com/basaltmq/basaltmq/perf/scenario.Version=$commit" \
 		./cmd/basaltmq ./cmd/basaltmqperf
 	copy "$WORK/bin/basaltmq" "$WORK/bin/basaltmqperf" scripts/ec2/host.sh "$LOGIN@$BROKER_HOST:"
 	copy "$WORK/bin/basaltmqperf" scripts/ec2/host.sh "$LOGIN@$LOAD_HOST:"
