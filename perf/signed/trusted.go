@@ -78,7 +78,7 @@ func (t *Trusted) find(fingerprint Fingerprint) (*PublicKey, error) {
 	if key := t.keys[fingerprint]; key != nil {
 		return key, nil
 	}
-	return nil, fmt.Errorf("%w: %s is not among the %d of %s; if its owner is to be trusted, add the line that keygen gave him", ErrUntrusted, fingerprint, len(t.keys), t.source)
+	return nil, fmt.Errorf("%w: %s is not among the %d of %s; if its owner is to be trusted, add the line that keygen printed", ErrUntrusted, fingerprint, len(t.keys), t.source)
 }
 
 // Trust appends a key to a file of trusted keys, which is made when it is not
