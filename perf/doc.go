@@ -16,6 +16,7 @@
 //	suite/          the scenarios as a whole, as child processes
 //	gate/           two brokers in turn: did one get worse?
 //	report/         recorded results as HTML and SVG
+//	signed/         signatures of recorded results
 //
 //	cli.go          dispatcher: one scenario per file, registered in scenarios
 //	throughput.go   the throughput scenario: run it, end it

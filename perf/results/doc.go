@@ -8,7 +8,8 @@
 //
 //	schema.go       what the results of several scenarios share
 //	scenarios.go    the result of each scenario, as far as it is shown
-//	environment.go  the machine a figure was measured on; mount.go its mounts
+//	environment.go  the machine a figure was measured on; mount.go its mounts,
+//	                machine.go its processor, memory and hypervisor
 //	json.go         writing results
 //	read.go         reading recorded ones, and what is refused
 //	section.go      which belong together in the tables
