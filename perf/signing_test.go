@@ -1,10 +1,14 @@
 package perf
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/basaltmq/basaltmq/perf/results"
+	"github.com/basaltmq/basaltmq/perf/signed"
 )
 
 func TestSignAndVerify(t *testing.T) {
@@ -61,5 +65,37 @@ func TestSigningCommandsRefuse(t *testing.T) {
 	}
 	if _, err := os.Stat(none); !os.IsNotExist(err) {
 		t.Errorf("a key was left behind: %v", err)
+	}
+}
+
+// What the gate asks: see its --baseline.
+func TestResultsAreVerifiedAgainstTheListInTheCheckout(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.MkdirAll(filepath.Dir(defaultTrusted), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("r.json", []byte(`{"a": 1}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := results.Verify("r.json"); err == nil || !strings.Contains(err.Error(), "no list of trusted keys") {
+		t.Errorf("without a list: %v", err)
+	}
+	if status, _, stderr := runMain(t.Context(), "keygen", "--name", "alice", "--key", "key", "--trust", defaultTrusted); status != exitOK {
+		t.Fatal(stderr)
+	}
+	if err := results.Verify("r.json"); !errors.Is(err, signed.ErrUnsigned) {
+		t.Errorf("unsigned: %v", err)
+	}
+	if status, _, stderr := runMain(t.Context(), "sign", "--key", "key", "r.json"); status != exitOK {
+		t.Fatal(stderr)
+	}
+	if err := results.Verify("r.json"); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile("r.json", []byte(`{"a": 2}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := results.Verify("r.json"); !errors.Is(err, signed.ErrForged) {
+		t.Errorf("changed: %v", err)
 	}
 }
