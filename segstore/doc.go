@@ -25,7 +25,7 @@
 //	open.go         start, stop, deletion        recover.go      reading back after a stop
 //	replay.go       ... and from the journal     assemble.go     ... putting offsets together
 //	intervals.go    sets of offsets              files.go        bounded open files
-//	scan.go         walking a segment file
+//	scan.go         walking a segment file       quarantine.go   what is put aside
 //
 // # Life of a record
 //

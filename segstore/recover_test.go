@@ -318,6 +318,35 @@ func TestStore_QuarantineMovesAnOrphan(t *testing.T) {
 	}
 }
 
+// A power cut can undo the deletion of a log that was set aside, so that it is
+// set aside again, under the same number and within the same second.
+func TestQuarantine_TwiceInOneSecondFileExists(t *testing.T) {
+	d, clock := newMemDisk(), newFakeClock()
+	segments := map[string]string{}
+	for i := range 3 {
+		s := openTest(t, testOptions{disk: d, clock: clock})
+		s.appendN(s.log(1, false), 1+i, 20)
+		s.close()
+		want := string(d.content(testSegment))
+		s = openTest(t, testOptions{disk: d, clock: clock})
+		if err := s.Quarantine(1); err != nil {
+			t.Fatal(err)
+		}
+		s.close()
+		segments[want] = ""
+	}
+	names := d.names(quarantineDir)
+	if len(names) != 3 {
+		t.Fatalf("in quarantine: %v", names)
+	}
+	for _, name := range names {
+		delete(segments, string(d.content(quarantineDir+"/"+name+"/00000000000000000000.seg")))
+	}
+	if len(segments) != 0 {
+		t.Errorf("%d of 3 logs are not in %v", len(segments), names)
+	}
+}
+
 func TestClose_SealsLargeSegmentsOnly(t *testing.T) {
 	for _, records := range []int{3, 300} {
 		d := newMemDisk()
