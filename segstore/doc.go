@@ -218,12 +218,16 @@
 //     it begins anew.
 //  12. A torn group, damaged groups: see package journal.
 //  13. A deletion in the journal whose directory is still there: the directory is
-//     nobody's log; the owner has it set aside (ListLogs, Quarantine).
+//     nobody's log; the owner has it set aside (ListLogs, Quarantine). What only
+//     the journal has goes with it, batches without a place in a segment as .stray.
 //  14. Logs in the journal that the owner does not open: they stay, are
 //     listed by ListLogs, and checkpointed like others.
 //  15. A mark whose blocks were not punched, or not all, or a run of settled batches
 //     whose mark did not arrive: both are as good as a hole. The space comes back
 //     when the segment is looked at again.
+//
+// Nothing of this waits for space: on a full disk copies are not made, and what
+// should be set aside stays until the next Open.
 //
 // A corrupt batch in a sealed segment is found by the reader that gets there:
 // reported once, counted in Stats, and its offsets are ErrMissing from then on.

@@ -77,6 +77,7 @@ type flusher struct {
 	trashed       uint64
 	forgotten     []uint64 // logs whose entries mean nothing any more
 	spaceTries    int      // since Close began
+	hurried       bool     // a write that finds no space fails at once
 	firstErr      error    // of the final pass
 }
 
@@ -110,8 +111,8 @@ func (s *Store) runFlusher() {
 			case <-s.stop:
 				return
 			case <-s.kick:
-			case do := <-s.calls:
-				do()
+			case call := <-s.calls:
+				call(nil)
 			case <-timer.C:
 			}
 			continue
@@ -119,8 +120,8 @@ func (s *Store) runFlusher() {
 		select {
 		case <-s.stop:
 			return
-		case do := <-s.calls:
-			do()
+		case call := <-s.calls:
+			call(nil)
 			s.cycle(p)
 		default:
 			s.cycle(p)

@@ -1,9 +1,7 @@
 package segstore
 
 import (
-	"errors"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/basaltmq/basaltmq/segstore/disk"
 )
@@ -89,10 +87,10 @@ func (g *ioGroup) run(s *Store) {
 				s.writes.Add(1)
 				s.writtenBytes.Add(uint64(op.N))
 				continue
-			case isNoSpace(op.Err) && g.optional[i]:
+			case disk.IsNoSpace(op.Err) && g.optional[i]:
 				g.aheadFailed = true
 				op.Err = nil
-			case isNoSpace(op.Err):
+			case disk.IsNoSpace(op.Err):
 				full = op.Err
 			default:
 				g.owners[i].fail(op.Err)
@@ -102,7 +100,7 @@ func (g *ioGroup) run(s *Store) {
 		if full == nil {
 			break
 		}
-		g.keep(func(i int) bool { return g.ops[i].Kind == disk.Write && isNoSpace(g.ops[i].Err) })
+		g.keep(func(i int) bool { return g.ops[i].Kind == disk.Write && disk.IsNoSpace(g.ops[i].Err) })
 		if !s.waitForSpace(full) {
 			for i := range g.n {
 				g.owners[i].fail(g.ops[i].Err)
@@ -136,8 +134,4 @@ func (g *ioGroup) reset() {
 		g.owners[i] = nil
 	}
 	g.n = 0
-}
-
-func isNoSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

@@ -20,7 +20,7 @@ func Open(o Options) (*Store, error) {
 	s := &Store{
 		o: o, tune: o.tune, disk: o.Disk, arena: o.Arena,
 		logs: map[uint64]*Log{},
-		kick: make(chan struct{}, 1), calls: make(chan func()), stop: make(chan struct{}), stopped: make(chan struct{}),
+		kick: make(chan struct{}, 1), calls: make(chan func(error)), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	s.files.init(o.Disk, o.tune.filesMax)
 	for _, dir := range []string{transientDir, trashDir} {
@@ -229,7 +229,7 @@ func (s *Store) ListLogs() ([]uint64, error) {
 		switch {
 		case strings.Contains(e.Name(), quarantineSuffix):
 		case !ok || !e.IsDir():
-			if err := s.setAside(logsDir, e.Name(), errors.New("not the directory of a log")); err != nil {
+			if _, err := s.setAside(logsDir, e.Name(), errors.New("not the directory of a log")); err != nil {
 				return nil, err
 			}
 		default:
@@ -250,17 +250,24 @@ func (s *Store) ListLogs() ([]uint64, error) {
 	return slices.Compact(ids), nil
 }
 
-// onFlusher lets the flusher's goroutine do something between two cycles.
-func (s *Store) onFlusher(do func()) {
+// onFlusher lets the flusher's goroutine do something between two cycles. While
+// the flusher waits for space it does not: it returns errNoSpace.
+func (s *Store) onFlusher(do func() error) error {
 	if s.tune.manual {
-		do()
-		return
+		return do()
 	}
-	done := make(chan struct{})
+	done := make(chan error, 1)
+	call := func(err error) {
+		if err == nil {
+			err = do()
+		}
+		done <- err
+	}
 	select {
-	case s.calls <- func() { do(); close(done) }:
-		<-done
+	case s.calls <- call:
+		return <-done
 	case <-s.stop:
+		return ErrClosed
 	}
 }
 

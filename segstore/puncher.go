@@ -100,7 +100,7 @@ func (s *Store) runPunch(p *punch) (done bool) {
 		return false
 	}
 	if err := s.writeMarks(p, h.file, marks, before); err != nil {
-		if !isNoSpace(err) {
+		if !disk.IsNoSpace(err) {
 			s.punchFailed(p, err)
 		}
 		l.mu.Lock()

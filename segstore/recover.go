@@ -58,7 +58,7 @@ func (s *Store) scanLog(l *Log, rec *recovery) error {
 		case e.Name() == settledTempName:
 			err = s.disk.Remove(l.path(settledTempName)) // a rewrite that a crash cut short
 		default:
-			err = s.setAside(l.dir(), e.Name(), errors.New("not a file of a log"))
+			_, err = s.setAside(l.dir(), e.Name(), errors.New("not a file of a log"))
 		}
 		if err != nil {
 			return fmt.Errorf("segstore: %w", err)
@@ -116,7 +116,11 @@ func (s *Store) recoverSegment(l *Log, rec *recovery, base, ceiling uint64) (end
 			return 0, fmt.Errorf("segstore: %w", scanErr)
 		}
 		s.files.forget(h.key)
-		return found, s.setAside(l.dir(), name, err)
+		moved, err := s.setAside(l.dir(), name, err)
+		if !moved {
+			found = max(found, base+1) // no other segment may want the name
+		}
+		return found, err
 	}
 	if !seg.decodeTrailer(tail[:readTail.N], bytes) || seg.next > ceiling {
 		*seg = segment{base: base, next: base, size: segmentHeaderBytes, end: segmentHeaderBytes, created: true, unsynced: true, bare: true, mapped: true}
@@ -127,7 +131,7 @@ func (s *Store) recoverSegment(l *Log, rec *recovery, base, ceiling uint64) (end
 		// clean though it is in the page cache only. Written again, the next sync
 		// covers it; without it all that follows would be unreadable.
 		again := disk.Op{Kind: disk.Write, File: h.file, Buf: head}
-		if err := disk.Run(s.disk, &again); err != nil && !isNoSpace(err) {
+		if err := disk.Run(s.disk, &again); err != nil && !disk.IsNoSpace(err) {
 			return 0, fmt.Errorf("segstore: %w", err)
 		}
 	}
@@ -206,7 +210,10 @@ func (s *Store) scanSegment(l *Log, rec *recovery, seg *segment, file disk.File,
 func (s *Store) cutTail(l *Log, seg *segment, sc *scanner, bytes int64, why error) error {
 	name := segmentName(seg.base)
 	kept, err := s.keepCopy(l, name, sc, seg.end, bytes)
-	if isNoSpace(err) { // better no copy than no broker: consumers have to make space
+	if disk.IsNoSpace(err) { // better no copy than no broker: consumers have to make space
+		if kept != "" {
+			_ = s.disk.Remove(l.path(kept)) // the beginning of one
+		}
 		kept, err = "none: the disk is full", nil
 	}
 	if err != nil {
@@ -286,7 +293,8 @@ func (s *Store) recoverSettled(l *Log, rec *recovery, entries []fs.DirEntry) err
 	data := op.Buf[:op.N]
 	if err := checkSettledHeader(data, l.id); err != nil {
 		s.files.forget(h.key)
-		return s.setAside(l.dir(), settledName, err)
+		_, err := s.setAside(l.dir(), settledName, err)
+		return err
 	}
 	state, good := decodeSettled(data)
 	if state.bad > 0 {

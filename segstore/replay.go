@@ -64,7 +64,7 @@ func (s *Store) replayJournal() error {
 	js.metaDone = make(chan bool, 1)
 	// What is replayed must be durable before any of it goes elsewhere: half a
 	// transaction could be all that a power cut leaves.
-	if err := w.Refresh(); err != nil {
+	if err := s.overwritten(w.Name(w.Current()), w.Refresh()); err != nil {
 		return fmt.Errorf("segstore: %w", err)
 	}
 	if w.Unsynced() {
@@ -267,7 +267,7 @@ func (rp *replay) refresh(r *replayed) error {
 		if err != nil {
 			return fmt.Errorf("segstore: %w", err)
 		}
-		err = s.rewrite(h.file, seg, lookup(seg.index, r.suspect-1))
+		err = s.overwritten(l.path(segmentName(seg.base)), s.rewrite(h.file, seg, lookup(seg.index, r.suspect-1)))
 		s.files.release(h)
 		if err != nil {
 			return fmt.Errorf("segstore: %w", err)
@@ -318,6 +318,17 @@ func (s *Store) rewrite(file disk.File, seg *segment, pos int64) error {
 	return err
 }
 
+// overwritten lets a start go on although bytes could not be written again
+// where they are. Only a file system that copies on write needs space for that.
+func (s *Store) overwritten(file string, err error) error {
+	if !disk.IsNoSpace(err) {
+		return err
+	}
+	s.o.Logger.Warn("segstore: the disk is full, so that the end of a file could not be written again; if a sync had failed before the last stop, a power cut may lose what it covered",
+		"file", file, "error", err)
+	return nil
+}
+
 func (s *Store) writeBack(file disk.File, pos int64, data []byte) error {
 	s.writes.Add(1)
 	s.writtenBytes.Add(uint64(len(data)))
@@ -360,7 +371,9 @@ func (r *replayed) noteHoles() {
 	}
 }
 
-// spill writes what was restored so far to the segments.
+// spill writes what was restored so far to the segments. If the disk is full all
+// the same (a quota that Free does not know of), it fences logs rather than wait:
+// consumers can read those, and make space.
 func (rp *replay) spill() {
 	s := rp.store
 	if free, err := s.disk.Free(); err == nil && free < 2*s.heldBytes.Load() {
@@ -376,6 +389,8 @@ func (rp *replay) spill() {
 			logs = append(logs, l)
 		}
 	}
+	s.flusher.hurried = true
+	defer func() { s.flusher.hurried = false }()
 	for len(logs) > 0 {
 		n := min(len(logs), s.tune.waveLogs)
 		s.wave(logs[:n], pass{}, nil)

@@ -1,10 +1,23 @@
 package segstore
 
-import "time"
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/basaltmq/basaltmq/segstore/disk"
+)
 
 // A full disk fences nothing. The write that found no space waits, with it the
 // flusher, and meanwhile consumers go on: what they settle frees segments, and
 // those are removed here. Then the same write is done again, whole.
+//
+// A start must not wait like that: consumers come only after it. What Open and
+// Quarantine write, they give up when there is no space (flusher.hurried, and
+// errNoSpace for calls that find the flusher waiting).
+
+// errNoSpace is what a call to a waiting flusher gets.
+var errNoSpace = fmt.Errorf("segstore: the flusher waits for space: %w", syscall.ENOSPC)
 
 // spaceTriesAtClose bounds how often Close tries: nobody frees space any more.
 const spaceTriesAtClose = 3
@@ -12,6 +25,9 @@ const spaceTriesAtClose = 3
 // waitForSpace waits a while and reports whether to try again.
 func (s *Store) waitForSpace(err error) bool {
 	f := &s.flusher
+	if f.hurried {
+		return false
+	}
 	if s.noSpace.CompareAndSwap(false, true) {
 		s.o.Logger.Error("segstore: the disk is full: publishing waits until there is space; nothing that was confirmed is lost", "error", err)
 		s.o.OnCommit()
@@ -31,6 +47,9 @@ func (s *Store) waitForSpace(err error) bool {
 	case <-s.stop:
 		f.spaceTries++
 		return f.spaceTries < spaceTriesAtClose
+	case call := <-s.calls:
+		call(errNoSpace)
+		return true
 	case <-timer.C:
 		return true
 	}
@@ -49,7 +68,7 @@ func (s *Store) spaceIsBack() {
 func (s *Store) withSpace(do func() error) error {
 	for {
 		err := do()
-		if err == nil || !isNoSpace(err) {
+		if err == nil || !disk.IsNoSpace(err) {
 			return err
 		}
 		if !s.waitForSpace(err) {
@@ -58,7 +77,7 @@ func (s *Store) withSpace(do func() error) error {
 		if err = do(); err == nil {
 			s.spaceIsBack()
 			return nil
-		} else if !isNoSpace(err) {
+		} else if !disk.IsNoSpace(err) {
 			return err
 		}
 	}

@@ -189,8 +189,8 @@ type Store struct {
 	holders []*Log
 	closed  bool
 
-	kick    chan struct{} // capacity 1: something was listed
-	calls   chan func()   // for the flusher's goroutine, see onFlusher
+	kick    chan struct{}    // capacity 1: something was listed
+	calls   chan func(error) // for the flusher's goroutine, see onFlusher
 	stop    chan struct{}
 	stopped chan struct{}
 	flusher flusher

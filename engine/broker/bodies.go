@@ -3,10 +3,12 @@ package broker
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/bodies"
+	"github.com/basaltmq/basaltmq/segstore/disk"
 )
 
 // External bodies. The record of a large message holds a reference to a file
@@ -153,14 +155,19 @@ func (b *Broker) openBodies(known map[uint64]*Queue) error {
 		return nil
 	}
 	var scans []*Queue
+	var stay []uint64
 	for _, left := range b.bodies.Left() {
 		b.reserveLogID(left.Log + 1)
 		q := known[left.Log]
 		if q == nil {
-			b.logger.Warn("bodies of large messages belong to no queue: their directory is put aside under quarantine/",
-				"log", left.Log, "bodies", len(left.IDs))
-			if err := b.bodies.Quarantine(left.Log); err != nil {
-				return err
+			switch err := b.bodies.Quarantine(left.Log); {
+			case disk.IsNoSpace(err):
+				stay = append(stay, left.Log)
+			case err != nil:
+				return fmt.Errorf("bodies of log %d belong to no queue, and cannot be put aside: %w", left.Log, err)
+			default:
+				b.logger.Warn("bodies of large messages belong to no queue: their directory is put aside under quarantine/",
+					"log", left.Log, "bodies", len(left.IDs))
 			}
 			continue
 		}
@@ -170,6 +177,10 @@ func (b *Broker) openBodies(known map[uint64]*Queue) error {
 		}
 		q.external = &externalBodies{at: map[uint64]uint64{}, unseen: unseen}
 		scans = append(scans, q)
+	}
+	if len(stay) > 0 {
+		b.logger.Warn("bodies of large messages belong to no queue, and cannot be put aside because the disk is full: the next start tries again",
+			"logs", stay)
 	}
 	if len(scans) > 0 {
 		b.scan.start(b, scans)

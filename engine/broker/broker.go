@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -120,17 +121,21 @@ func (b *Broker) openLogs(o *Options) error {
 	if err != nil {
 		return err
 	}
+	var stay []uint64
 	for _, id := range ids {
 		b.reserveLogID(id + 1)
-		if known[id] == nil && b.dropped[id] && b.finishDrop(id) {
+		if known[id] != nil || b.dropped[id] && b.finishDrop(id) {
 			continue
 		}
-		if known[id] == nil {
-			b.logger.Warn("a log belongs to no queue: its directory is put aside under quarantine/", "log", id)
-			if err := b.store.Quarantine(id); err != nil {
-				return err
-			}
+		switch err := b.store.Quarantine(id); {
+		case disk.IsNoSpace(err): // consumers have to make space, and wait for the start
+			stay = append(stay, id)
+		case err != nil:
+			return fmt.Errorf("log %d belongs to no queue, and cannot be put aside: %w", id, err)
 		}
+	}
+	if len(stay) > 0 {
+		b.logger.Warn("logs that belong to no queue cannot be put aside because the disk is full: the next start tries again", "logs", stay)
 	}
 	return b.openBodies(known)
 }

@@ -1,6 +1,10 @@
 package disk
 
-import "io/fs"
+import (
+	"errors"
+	"io/fs"
+	"syscall"
+)
 
 // Kind says what an Op does.
 type Kind uint8
@@ -89,6 +93,11 @@ type Disk interface {
 // would wait for it anyway: two hand-overs between threads less. Done is called
 // before Wait returns.
 type Waiter interface{ Wait(op *Op) }
+
+// IsNoSpace says of an error that the disk, or the broker's share of it, is full.
+func IsNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
 
 // Run submits ops and waits for all of them; it returns the first error. Done
 // fields are overwritten. For goroutines that may block.

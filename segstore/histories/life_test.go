@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/segstore/disk"
 	"github.com/basaltmq/basaltmq/segstore/disk/sim"
 )
 
@@ -110,7 +111,7 @@ func (w *world) openDeleted(rng *rand.Rand) bool {
 		if d == nil {
 			continue
 		}
-		if !w.starved && rng.IntN(3) == 0 { // it needs space, and waits for it
+		if rng.IntN(3) == 0 {
 			if !w.quarantine(d) {
 				return false
 			}
@@ -180,7 +181,11 @@ func (w *world) quarantine(d *deletedLog) bool {
 		case again:
 			fail("log %d: it is listed after Quarantine", d.model.ID)
 		}
-		if err := w.store.Quarantine(d.model.ID); err != nil {
+		err = w.store.Quarantine(d.model.ID)
+		if w.starved && disk.IsNoSpace(err) {
+			return true // it stays for another life
+		}
+		if err != nil {
 			w.mustBeCrash("Quarantine", err)
 			return false
 		}

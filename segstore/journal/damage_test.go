@@ -121,6 +121,27 @@ func TestJournal_EveryFlippedBit(t *testing.T) {
 	}
 }
 
+// On a full disk damaged bytes are reported without a copy: a start must not
+// need space.
+func TestJournal_DamageOnAFullDisk(t *testing.T) {
+	d := sim.New(sim.Options{})
+	u := openOn(t, d, 1<<20)
+	u.write(batch(0, "first"))
+	u.sync()
+	u.write(batch(1, "second"))
+	u.close()
+	if err := d.Flip("journal/0", 20, 1); err != nil {
+		t.Fatal(err)
+	}
+	d.SetBudget(d.Used())
+	u = openOn(t, d, 1<<20)
+	defer u.close()
+	u.want(batch(1, "second"))
+	if len(u.lines.text) != 1 || !strings.Contains(u.lines.text[0], "copy=none: the disk is full") || len(d.Files()) != 1 {
+		t.Errorf("%v, files %v", u.lines.text, d.Files())
+	}
+}
+
 // A group that a crash left behind a torn one is not taken for the successor
 // of the group that is written over the torn one, whatever their lengths.
 func TestJournal_LeftoverGroupsStayDead(t *testing.T) {

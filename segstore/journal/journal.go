@@ -186,6 +186,9 @@ func (j *Journal) scanFile(i int) error {
 func (j *Journal) reportDamage(f *file) error {
 	for _, d := range f.scan.damaged {
 		kept, err := j.copyAside(f, d)
+		if disk.IsNoSpace(err) { // better no copy than no broker: consumers have to make space
+			kept, err = "none: the disk is full", nil
+		}
 		if err != nil {
 			return fmt.Errorf("journal: %w", err)
 		}
@@ -215,10 +218,10 @@ func (j *Journal) copyAside(f *file, d span) (name string, err error) {
 		err = disk.Run(j.o.Disk, &disk.Op{Kind: disk.Sync, File: out})
 	}
 	err = errors.Join(err, out.Close())
-	if err == nil {
-		err = j.o.Disk.SyncDir(Dir)
+	if err != nil {
+		return "", errors.Join(err, j.o.Disk.Remove(name))
 	}
-	return name, err
+	return name, j.o.Disk.SyncDir(Dir)
 }
 
 // Refresh writes the groups of the current file that may never have been synced
