@@ -112,6 +112,22 @@ func WalkBatch(batch []byte, visit func(rec Record, t Template) bool) {
 	}
 }
 
+// AnyTemplate says whether a template of a batch that VerifyBatch accepted is
+// one that which wants.
+func AnyTemplate(batch []byte, which func(t Template) bool) bool {
+	pos := batchHeaderBytes
+	for range batchTemplates(batch) {
+		if which(decodeTemplate(batch[pos:])) {
+			return true
+		}
+		for range 3 {
+			n, w := binary.Uvarint(batch[pos:])
+			pos += w + int(n)
+		}
+	}
+	return false
+}
+
 // ParseSegmentName returns the base offset in the name of a segment file.
 func ParseSegmentName(name string) (base uint64, ok bool) { return parseSegmentName(name) }
 

@@ -1,15 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strconv"
 	"time"
 	"unicode/utf8"
 
+	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/segstore/inspect"
 )
 
@@ -53,15 +58,46 @@ type jsonRecord struct {
 	RoutingKey string         `json:"routing_key"`
 	Properties map[string]any `json:"properties"`
 	Settled    bool           `json:"settled"`
-	BodyBytes  int            `json:"body_bytes"`
+	BodyBytes  uint64         `json:"body_bytes"`
+	BodyFile   string         `json:"body_file,omitempty"`
 	Truncated  bool           `json:"body_truncated,omitempty"`
 	Body       *string        `json:"body,omitempty"`
 	BodyHex    *string        `json:"body_hex,omitempty"`
 	BodyBase64 *string        `json:"body_base64,omitempty"`
 }
 
+// message is a record with its body, which may be in a file of its own.
+type message struct {
+	*inspect.Record
+	size     uint64 // of the whole body
+	body     []byte // the part of it that is there; nil with a size: not readable
+	bodyFile string
+}
+
+// loadBody finds the body of a message of log id: as much of it as is shown.
+func (m *message) loadBody(files fs.FS, id uint64, form bodyForm) error {
+	m.size, m.body = uint64(len(m.Body)), m.Body
+	ref, ok := bodies.DecodeRef(m.Body)
+	if !ok || !broker.IsExternal(m.Properties) {
+		return nil
+	}
+	m.Properties = bytes.Clone(m.Properties)
+	broker.UnmarkExternal(m.Properties)
+	m.size, m.body, m.bodyFile = ref.Size, nil, inspect.BodyFile(id, ref)
+	most := form.bytesMax
+	if form.form == "none" {
+		most = 1
+	}
+	var err error
+	m.body, err = inspect.ReadBody(files, id, ref, most)
+	if m.Settled && errors.Is(err, inspect.ErrBody) {
+		return nil // it was removed with the message
+	}
+	return err
+}
+
 // record writes one message.
-func (b bodyForm) record(w io.Writer, r *inspect.Record, asJSON bool) error {
+func (b bodyForm) record(w io.Writer, r *message, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(b.json(r))
 	}
@@ -70,7 +106,7 @@ func (b bodyForm) record(w io.Writer, r *inspect.Record, asJSON bool) error {
 		settled = "  settled"
 	}
 	_, err := fmt.Fprintf(w, "offset %d  %s  exchange %s  key %s%s\n  properties: %s\n  body: %s\n",
-		r.Offset, recordTime(r.Timestamp), quote(r.Exchange), quote(r.RoutingKey), settled, propertiesText(r.Properties), b.text(r.Body))
+		r.Offset, recordTime(r.Timestamp), quote(r.Exchange), quote(r.RoutingKey), settled, propertiesText(r.Properties), b.text(r))
 	return err
 }
 
@@ -80,13 +116,16 @@ func recordTime(ms int64) string { return time.UnixMilli(ms).UTC().Format(timeFo
 func quote(b []byte) string { return strconv.Quote(string(b)) }
 
 // text shows a body on one line.
-func (b bodyForm) text(body []byte) string {
-	part := b.cut(body)
-	line := fmt.Sprintf("%d bytes", len(body))
-	if b.form == "none" || len(body) == 0 {
+func (b bodyForm) text(m *message) string {
+	part := b.cut(m.body)
+	line := fmt.Sprintf("%d bytes", m.size)
+	if m.bodyFile != "" {
+		line += " in " + m.bodyFile
+	}
+	if b.form == "none" || len(part) == 0 {
 		return line
 	}
-	if len(part) < len(body) {
+	if uint64(len(part)) < m.size {
 		line += fmt.Sprintf(", the first %d", len(part))
 	}
 	switch b.form {
@@ -98,13 +137,13 @@ func (b bodyForm) text(body []byte) string {
 	return line + ": " + quote(part)
 }
 
-func (b bodyForm) json(r *inspect.Record) jsonRecord {
+func (b bodyForm) json(r *message) jsonRecord {
 	out := jsonRecord{
 		Offset: r.Offset, Time: recordTime(r.Timestamp), Exchange: string(r.Exchange), RoutingKey: string(r.RoutingKey),
-		Properties: propertiesJSON(r.Properties), Settled: r.Settled, BodyBytes: len(r.Body),
+		Properties: propertiesJSON(r.Properties), Settled: r.Settled, BodyBytes: r.size, BodyFile: r.bodyFile,
 	}
-	part := b.cut(r.Body)
-	out.Truncated = len(part) < len(r.Body) && b.form != "none"
+	part := b.cut(r.body)
+	out.Truncated = uint64(len(part)) < r.size && b.form != "none"
 	encoded := ""
 	switch {
 	case b.form == "none":

@@ -88,7 +88,12 @@ func (o dumpOptions) run(ctx context.Context, out console, operands []string) er
 		Finding: finding,
 		Visit: func(r *inspect.Record) error {
 			shown++
-			if err := form.record(w, r, *o.asJSON); err != nil {
+			m := message{Record: r}
+			if err := m.loadBody(d.files, id, form); err != nil {
+				finding(inspect.Finding{Level: inspect.Damage, File: m.bodyFile, Pos: inspect.WholeFile,
+					Text: fmt.Sprintf("offset %d: %s", r.Offset, strings.TrimPrefix(err.Error(), "inspect: "))})
+			}
+			if err := form.record(w, &m, *o.asJSON); err != nil {
 				return err
 			}
 			if shown == *o.count {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/segstore/inspect"
 )
 
@@ -21,7 +22,8 @@ func storeVerify() command {
 Checks the checksum and structure of every batch of every segment, offsets,
 indexes and trailers against the data, settled records, the journal's groups
 and definitions, and lists files that are not the broker's or that it set
-aside. Records that only the journal has are counted too. It only reads. The
+aside. Records that only the journal has are counted too. Bodies of large
+messages are compared with the messages. It only reads. The
 broker must be stopped; while the check runs, it cannot be started.
 
 Findings have a level:
@@ -90,7 +92,9 @@ func verifyDir(ctx context.Context, dir string, workers int, progress bool, stde
 	if err != nil {
 		return nil, err
 	}
-	found, err := inspect.Verify(ctx, d.files, inspect.Options{Workers: workers, Progress: p, Meta: defs.journaled})
+	found, err := inspect.Verify(ctx, d.files, inspect.Options{
+		Workers: workers, Progress: p, Meta: defs.journaled, External: broker.IsExternal,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s", dir, strings.TrimPrefix(err.Error(), "inspect: "))
 	}
@@ -144,6 +148,7 @@ func (r *verifyReport) write(w io.Writer) {
 		fmt.Fprintf(w, "holes      %d (%s of settled batches given back)\n", r.Holes, byteCount(int64(r.HoleBytes)))
 	}
 	fmt.Fprintf(w, "records    %d (%d unsettled)\n", r.Records, r.Unsettled)
+	fmt.Fprintf(w, "bodies     %d in files of their own\n", r.Bodies)
 	fmt.Fprintf(w, "bytes      %d (%s) in %.1f s\n", r.Bytes, byteCount(r.Bytes), r.Seconds)
 	result := "sound"
 	if r.Damage+r.Unread+r.Unfinish > 0 {
@@ -175,7 +180,7 @@ func writeFinding(w io.Writer, f inspect.Finding, names map[uint64]queueName) {
 // logOf returns the id of the log that a file belongs to.
 func logOf(file string) (id uint64, ok bool) {
 	for dir := file; dir != "." && dir != "/"; dir = path.Dir(dir) {
-		if id, err := strconv.ParseUint(path.Base(dir), 16, 64); err == nil && inspect.LogDir(id) == dir {
+		if id, err := strconv.ParseUint(path.Base(dir), 16, 64); err == nil && (inspect.LogDir(id) == dir || inspect.BodyDir(id) == dir) {
 			return id, true
 		}
 	}

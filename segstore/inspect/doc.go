@@ -8,6 +8,7 @@
 //	layout.go   the survey: which files there are, and which should not be there
 //	verify.go   Verify: workers, progress, the report
 //	segment.go  one segment         batch.go    one batch, whatever its size
+//	bodies.go   the bodies of large messages
 //	settled.go  one settled file    window.go   buffered reads at positions
 //	journal.go      the journal's files, and which of them count
 //	journalscan.go  their groups and entries, with the rules of segstore/journal
@@ -51,6 +52,10 @@
 //     count any more may hold anything. The rules are those of segstore/journal,
 //     written down a second time because that package opens files for writing;
 //     FuzzReadJournal compares the two.
+//   - bodies of large messages: for each message that is not settled, the file
+//     that it refers to: its length, its checksum. Files that no such message
+//     refers to are a note. A body that is missing or torn is what a crash may
+//     leave, as long as the broker was not stopped in good order.
 //   - names: everything that the broker did not make, or would remove or rename.
 //
 // # Invariants
@@ -60,7 +65,8 @@
 //     batch larger than the window is checked by streaming. Findings beyond
 //     findingsPerFileMax of a file are counted, not kept. Of logs that the journal
 //     names, the settled set and the offsets covered by segments are kept to the
-//     end. Records alone holds one whole batch, and for each batch of its log that
+//     end, and so is each reference to a large body, and the name of its file.
+//     Records alone holds one whole batch, and for each batch of its log that
 //     the journal has and no sealed segment, where it is.
 //  2. No input makes it panic, loop for ever or allocate more than the file is
 //     long.

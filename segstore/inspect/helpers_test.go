@@ -94,6 +94,11 @@ func (s *store) add(l *segstore.Log, key string, bodies ...[]byte) {
 	if _, err := l.Append(b); err != nil {
 		s.t.Fatal(err)
 	}
+	s.durable(l)
+}
+
+func (s *store) durable(l *segstore.Log) {
+	s.t.Helper()
 	l.WantDurable()
 	for l.Durable() < l.Next() {
 		if err := l.Err(); err != nil {

@@ -143,9 +143,9 @@ func (r *run) endJournal(w *window, j *Journal) error {
 		if e.Kind != journal.Batch || l == nil || e.ordinal < l.deleted {
 			return nil
 		}
-		err := w.batchesOf(e, func(_ int64, info segstore.BatchInfo) error {
+		err := w.batchesOf(e, func(pos int64, info segstore.BatchInfo) error {
 			r.countJournaled(l, info)
-			return nil
+			return r.references(w, pos, info, e.ID, e.file.name, l.settled)
 		})
 		if isBatchError(err) {
 			e.file.report.add(Damage, e.data, e.dataBytes, "no good batch of log %#x: %v; the broker refuses to start on it", e.ID, err)

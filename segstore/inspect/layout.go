@@ -35,8 +35,11 @@ type survey struct {
 	units    []unit
 	logs     []*logState
 	journal  []*journalFile
-	bytes    int64 // of all units
+	bodies   map[uint64]*bodyDir
+	bytes    int64 // of all units and bodies
 	findings []Finding
+
+	bodyFiles int
 
 	cleanStop bool
 }
@@ -59,9 +62,10 @@ func LogDir(id uint64) string { return fmt.Sprintf("%s/%016x", segstore.LogsDir,
 // isMissing says that a name is not there (any more).
 func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// look surveys the directory. An error means that it cannot be read at all.
-func look(fsys fs.FS) (*survey, error) {
-	s := &survey{fsys: fsys}
+// look surveys the directory, with the bodies of large messages if they are to
+// be checked. An error means that it cannot be read at all.
+func look(fsys fs.FS, withBodies bool) (*survey, error) {
+	s := &survey{fsys: fsys, bodies: map[uint64]*bodyDir{}}
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
@@ -82,8 +86,12 @@ func look(fsys fs.FS) (*survey, error) {
 			s.lookJournal()
 		case (name == segstore.TransientDir || name == segstore.TrashDir) && e.IsDir():
 			// Wiped at the next start, and worth nothing until then.
-		case (name == bodies.SpoolDir || name == bodies.DurableDir || name == bodies.TransientDir) && e.IsDir():
-			// The bodies of large messages, which this version does not check.
+		case (name == bodies.SpoolDir || name == bodies.TransientDir) && e.IsDir():
+			// Wiped at the next start too.
+		case name == bodies.DurableDir && e.IsDir():
+			if withBodies {
+				s.lookBodies()
+			}
 		case name == segstore.QuarantineDir && e.IsDir():
 			err = s.lookQuarantine()
 		case strings.HasPrefix(name, DefinitionsName+"."):
@@ -113,7 +121,7 @@ func (s *survey) readDir(dir string) []fs.DirEntry {
 
 func (s *survey) lookQuarantine() error {
 	for _, e := range s.readDir(segstore.QuarantineDir) {
-		s.note(Note, path.Join(segstore.QuarantineDir, e.Name()), "a log that belonged to no queue; yours to inspect and to remove")
+		s.note(Note, path.Join(segstore.QuarantineDir, e.Name()), "a log that belonged to no queue, or a damaged body; yours to inspect and to remove")
 	}
 	return nil
 }

@@ -43,7 +43,8 @@ type Report struct {
 	Unsettled   uint64    `json:"unsettled"` // records not settled, of good batches
 	Holes       int       `json:"holes"`     // in segments, where the space of settled batches was given back
 	HoleBytes   uint64    `json:"hole_bytes"`
-	Bytes       int64     `json:"bytes"` // of all files that were checked
+	Bodies      int       `json:"bodies"` // of large messages that are not settled
+	Bytes       int64     `json:"bytes"`  // of all files that were checked
 	Journal     Journaled `json:"journal"`
 	Findings    []Finding `json:"findings"`               // sorted by file and position
 	NotReported int       `json:"not_reported,omitempty"` // findings beyond findingsPerFileMax

@@ -15,6 +15,8 @@ type segmentFile struct {
 	size    int64
 	// cover is told which offsets the file answers for; nil: not wanted.
 	cover func(first, end uint64)
+	// found is told of each good batch; nil: not wanted.
+	found func(pos int64, info segstore.BatchInfo) error
 }
 
 // segmentCheck is the state of checking one segment.
@@ -156,6 +158,11 @@ func (c *segmentCheck) batches() error {
 		if info.Hole {
 			c.hole(pos, info)
 		} else {
+			if c.found != nil {
+				if err := c.found(pos, info); err != nil {
+					return err
+				}
+			}
 			c.rep.batches++
 			c.rep.records += info.End - info.Base
 			c.rep.unsettled += info.End - info.Base - c.settled.count(info.Base, info.End)

@@ -20,6 +20,9 @@ type Options struct {
 	// Meta is called for each meta record that the journal holds and a start
 	// would replay, in order; nil: not wanted. An error ends Verify.
 	Meta func(MetaRecord) error
+	// External says whether a record with these properties has, in place of its
+	// body, a reference to a file (package bodies); nil: such files are not checked.
+	External func(properties []byte) bool
 }
 
 // Progress tells how far Verify is. Any goroutine may read it.
@@ -51,8 +54,10 @@ type run struct {
 	fsys     fs.FS
 	progress *Progress
 	journal  map[uint64]*journalLog
+	external func(properties []byte) bool
 
 	mu     sync.Mutex
+	bodies map[uint64]*bodyDir
 	report *Report
 	err    error // the first that ends the run
 }
@@ -65,9 +70,9 @@ type run struct {
 // loads the log's settled set for all of them, the last one drops it, so that
 // with logs in order only a few sets are in memory. The journal is read before,
 // for what it says of settled offsets, and after that again, for the records
-// that no segment has.
+// that no segment has. Large bodies come last, when all references are known.
 func Verify(ctx context.Context, fsys fs.FS, o Options) (*Report, error) {
-	s, err := look(fsys)
+	s, err := look(fsys, o.External != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -77,10 +82,10 @@ func Verify(ctx context.Context, fsys fs.FS, o Options) (*Report, error) {
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
-	r := &run{fsys: fsys, progress: o.Progress, report: &Report{
+	r := &run{fsys: fsys, progress: o.Progress, external: o.External, bodies: s.bodies, report: &Report{
 		CleanStop: s.cleanStop, Logs: len(s.logs), LogIDs: s.logIDs(), Bytes: s.bytes, Findings: s.findings,
 	}}
-	o.Progress.filesTotal.Store(int64(len(s.units) + len(s.journal)))
+	o.Progress.filesTotal.Store(int64(len(s.units) + len(s.journal) + s.bodyFiles))
 	o.Progress.total.Store(s.bytes)
 	j := &Journal{fsys: fsys, files: s.journal}
 	w := &window{ctx: ctx, progress: o.Progress}
@@ -105,6 +110,9 @@ func Verify(ctx context.Context, fsys fs.FS, o Options) (*Report, error) {
 		return nil, r.err
 	}
 	if err := r.endJournal(w, j); err != nil {
+		return nil, err
+	}
+	if err := r.checkBodies(ctx, o.Workers); err != nil {
 		return nil, err
 	}
 	r.report.sort()
@@ -138,6 +146,9 @@ func (r *run) unit(w *window, u *unit) error {
 	}
 	if l := u.log.journal; l != nil && l.batches {
 		u.cover = l.addCover
+	}
+	u.found = func(pos int64, info segstore.BatchInfo) error {
+		return r.references(w, pos, info, u.log.id, u.name, u.log.settled)
 	}
 	return r.file(w, u.name, u.size, func(rep *fileReport) error {
 		return verifySegment(w, u.segmentFile, u.log.settled, rep)
