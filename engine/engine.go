@@ -133,9 +133,14 @@ func (e *Engine) start() error {
 	if e.disk, e.IOReason, err = openDisk(e.config.IO, e.config.DataDir); err != nil {
 		return err
 	}
+	clean, err := e.cleanMark()
+	if err != nil {
+		return err
+	}
 	var journaled []broker.MetaRecord
 	e.store, err = segstore.Open(segstore.Options{
 		Disk: e.disk, Arena: &e.pool, Logger: e.logger, DurabilityOS: e.config.DurabilityOS, OnCommit: e.committed,
+		AfterCleanStop: clean,
 		OnMeta: func(seq uint64, rec []byte) error {
 			journaled = append(journaled, broker.MetaRecord{Seq: seq, Data: bytes.Clone(rec)})
 			return nil
@@ -148,8 +153,7 @@ func (e *Engine) start() error {
 	if err != nil {
 		return err
 	}
-	clean, err := e.takeCleanMark()
-	if err != nil {
+	if err := e.takeCleanMark(); err != nil {
 		return err
 	}
 	e.broker, err = broker.Open(broker.Options{
@@ -282,23 +286,33 @@ func (e *Engine) Stop() error {
 	return errors.Join(err, e.disk.Close(), e.lock.Close())
 }
 
-// cleanMark is a file that exists only between a clean stop and the next start.
-const cleanMark = "clean-stop"
+// cleanMarkName is a file that exists only between a clean stop and the next start.
+const cleanMarkName = "clean-stop"
+
+// cleanMark says whether the mark is there.
+func (e *Engine) cleanMark() (found bool, err error) {
+	file, err := e.disk.Open(cleanMarkName, disk.ReadOnly)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, file.Close()
+}
 
 // takeCleanMark removes the mark, durably: should this run crash, the next must
 // not find it.
-func (e *Engine) takeCleanMark() (found bool, err error) {
-	switch err := e.disk.Remove(cleanMark); {
-	case errors.Is(err, fs.ErrNotExist):
-		return false, nil
-	case err != nil:
-		return false, err
+func (e *Engine) takeCleanMark() error {
+	err := e.disk.Remove(cleanMarkName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return true, e.disk.SyncDir(".")
+	return errors.Join(err, e.disk.SyncDir("."))
 }
 
 func (e *Engine) leaveCleanMark() error {
-	file, err := e.disk.Open(cleanMark, disk.Create)
+	file, err := e.disk.Open(cleanMarkName, disk.Create)
 	if err != nil {
 		return err
 	}

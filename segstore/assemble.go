@@ -99,7 +99,9 @@ func (l *Log) settleGap(set *intervalSet, gap interval) {
 
 // reportBad tells of the bytes that cost records. Where the journal has had
 // all that they may have held, they are what a power cut leaves of writes that
-// nobody had synced yet.
+// nobody had synced yet. So they are where bytes are missing after a crash: one
+// sync covers all writes before it, so nothing of a write that did not arrive was
+// promised. (A disk that forgets synced sectors looks the same.)
 func (s *Store) reportBad(l *Log, rec *recovery) {
 	for _, b := range rec.bad {
 		name := l.path(segmentName(b.segment.base))
@@ -113,6 +115,11 @@ func (s *Store) reportBad(l *Log, rec *recovery) {
 		if at >= b.lost.end {
 			s.o.Logger.Warn("segstore: an unfinished write in a segment: the journal has its records",
 				"file", name, "pos", b.pos, "bytes", b.size, "error", b.why)
+			continue
+		}
+		if b.unwritten {
+			s.o.Logger.Warn("segstore: an unfinished write in a segment, which a later one overtook before a crash: it was on no stable storage, so nothing that was promised is lost",
+				"file", name, "pos", b.pos, "bytes", b.size, "offsets", b.lost.end-b.lost.first, "error", b.why)
 			continue
 		}
 		s.corruptBatches.Add(1)

@@ -226,6 +226,9 @@
 //     whose mark did not arrive: both are as good as a hole. The space comes back
 //     when the segment is looked at again.
 //
+// What may be a leftover of a crash is reported as a warning; it is an error after
+// a clean stop (Options.AfterCleanStop), and where no bytes are missing.
+//
 // Nothing of this waits for space: on a full disk copies are not made, and what
 // should be set aside stays until the next Open.
 //

@@ -35,7 +35,10 @@ func (s *Store) load(f *fetch) (*block, error) {
 			return nil, err
 		}
 	}
-	expected := seg.base
+	expected, wanted := seg.base, seg.base
+	if pos == f.pos {
+		wanted = f.offset // what is before it has been read
+	}
 	for pos < sc.limit {
 		if gap := s.beforeHole(l, seg, pos); gap > 0 {
 			sc.block = int(min(int64(sc.block), max(gap, allocBytes))) // behind it are zeros
@@ -49,24 +52,33 @@ func (s *Store) load(f *fetch) (*block, error) {
 			return sc.takeBlock(f, pos, next), nil
 		case err == nil:
 			pos += int64(batchLength(batch))
-			expected = endOf(batch)
+			expected, wanted = endOf(batch), endOf(batch)
 			continue
 		case !isBatchError(err):
 			return nil, fmt.Errorf("segstore: %w", err)
 		}
-		hole, inside, holeErr := s.inHole(l, seg, h.file, pos)
-		if holeErr != nil {
-			return nil, fmt.Errorf("segstore: %w", holeErr)
+		why := err
+		hole, inside, err := s.inHole(l, seg, h.file, pos)
+		if err != nil {
+			return nil, fmt.Errorf("segstore: %w", err)
 		}
 		if inside { // the index knows nothing of holes
 			pos = hole.end
 			continue
 		}
-		s.corrupt(l, seg, pos, err)
 		at, found, err := sc.resync(pos, expected, next)
 		if err != nil {
 			return nil, fmt.Errorf("segstore: %w", err)
 		}
+		lost := interval{wanted, next}
+		if found {
+			good, err := sc.batch(at)
+			if err != nil {
+				return nil, fmt.Errorf("segstore: %w", err)
+			}
+			lost.end = batchBase(good)
+		}
+		s.corrupt(l, seg, pos, lost, why)
 		if !found {
 			break
 		}
@@ -120,7 +132,7 @@ func (s *Store) findPos(l *Log, seg *segment, file disk.File, offset uint64) (in
 	}
 	index, _, err := s.readIndex(&footer, file)
 	if errors.Is(err, errIndex) {
-		s.corrupt(l, seg, footer.indexPos, err)
+		s.corrupt(l, seg, footer.indexPos, interval{}, err)
 		return segmentHeaderBytes, nil // slower, but all there
 	}
 	if err != nil {
@@ -151,15 +163,22 @@ func (s *Store) readIndex(seg *segment, file disk.File) ([]indexEntry, []interva
 	return seg.decodeIndex(op.Buf[:op.N])
 }
 
-// corrupt reports bad bytes at pos, once.
-func (s *Store) corrupt(l *Log, seg *segment, pos int64, err error) {
+// corrupt reports bad bytes at pos, once. They are no loss if all that they may
+// have held is settled, as it is where a crash left an unfinished write.
+func (s *Store) corrupt(l *Log, seg *segment, pos int64, lost interval, err error) {
 	l.mu.Lock()
 	known := slices.Contains(seg.bad, pos)
 	if !known {
 		seg.bad = append(seg.bad, pos)
 	}
+	settled := lost.first < lost.end && l.isSettled(lost.first, lost.end)
 	l.mu.Unlock()
-	if !known {
+	switch {
+	case known:
+	case settled:
+		s.o.Logger.Warn("segstore: unreadable bytes in a segment: all that they may have held is settled",
+			"file", l.path(segmentName(seg.base)), "pos", pos, "error", err)
+	default:
 		s.corruptBatches.Add(1)
 		s.o.Logger.Error("segstore: corrupt batch: its records are lost",
 			"file", l.path(segmentName(seg.base)), "pos", pos, "error", err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -229,7 +230,7 @@ func (s *Store) ListLogs() ([]uint64, error) {
 		switch {
 		case strings.Contains(e.Name(), quarantineSuffix):
 		case !ok || !e.IsDir():
-			if _, err := s.setAside(logsDir, e.Name(), errors.New("not the directory of a log")); err != nil {
+			if _, err := s.setAside(logsDir, e.Name(), slog.LevelError, errors.New("not the directory of a log")); err != nil {
 				return nil, err
 			}
 		default:

@@ -1,9 +1,11 @@
 package segstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path"
 	"slices"
 
@@ -215,7 +217,7 @@ func (o *orphan) undo() {
 
 // setAside renames a file that cannot be used to a free .quarantine name
 // (invariant 11). On a full disk it may stay where it is.
-func (s *Store) setAside(dir, name string, why error) (moved bool, err error) {
+func (s *Store) setAside(dir, name string, level slog.Level, why error) (moved bool, err error) {
 	entries, err := s.disk.ReadDir(dir)
 	if err != nil {
 		return false, fmt.Errorf("segstore: %w", err)
@@ -223,7 +225,7 @@ func (s *Store) setAside(dir, name string, why error) (moved bool, err error) {
 	to := freeQuarantineName(entries, name)
 	err = s.disk.Rename(path.Join(dir, name), path.Join(dir, to))
 	if disk.IsNoSpace(err) {
-		s.o.Logger.Error("segstore: unreadable file not set aside, because the disk is full; the next start tries again", "file", path.Join(dir, name), "error", why)
+		s.o.Logger.Log(context.Background(), level, "segstore: unreadable file not set aside, because the disk is full; the next start tries again", "file", path.Join(dir, name), "error", why)
 		return false, nil
 	}
 	if err == nil {
@@ -232,7 +234,7 @@ func (s *Store) setAside(dir, name string, why error) (moved bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("segstore: %w", err)
 	}
-	s.o.Logger.Error("segstore: unreadable file set aside", "file", path.Join(dir, name), "as", to, "error", why)
+	s.o.Logger.Log(context.Background(), level, "segstore: unreadable file set aside", "file", path.Join(dir, name), "as", to, "error", why)
 	return true, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -26,6 +27,7 @@ type badBytes struct {
 	pos, size int64
 	lost      interval // offsets that they may have held
 	why       error
+	unwritten bool // a write that did not arrive before a crash
 }
 
 // recoverLog builds the log from its directory. It runs before anybody else
@@ -58,7 +60,7 @@ func (s *Store) scanLog(l *Log, rec *recovery) error {
 		case e.Name() == settledTempName:
 			err = s.disk.Remove(l.path(settledTempName)) // a rewrite that a crash cut short
 		default:
-			_, err = s.setAside(l.dir(), e.Name(), errors.New("not a file of a log"))
+			_, err = s.setAside(l.dir(), e.Name(), slog.LevelError, errors.New("not a file of a log"))
 		}
 		if err != nil {
 			return fmt.Errorf("segstore: %w", err)
@@ -116,7 +118,11 @@ func (s *Store) recoverSegment(l *Log, rec *recovery, base, ceiling uint64) (end
 			return 0, fmt.Errorf("segstore: %w", scanErr)
 		}
 		s.files.forget(h.key)
-		moved, err := s.setAside(l.dir(), name, err)
+		level := slog.LevelError
+		if !s.o.AfterCleanStop && allZeros(head) { // whatever sync covers the batches covers the header
+			level, err = slog.LevelWarn, errNeverSynced
+		}
+		moved, err := s.setAside(l.dir(), name, level, err)
 		if !moved {
 			found = max(found, base+1) // no other segment may want the name
 		}
@@ -138,6 +144,13 @@ func (s *Store) recoverSegment(l *Log, rec *recovery, base, ceiling uint64) (end
 	seg.entrySynced = seg.sealed
 	l.segments = append(l.segments, seg)
 	return seg.next, nil
+}
+
+// errNeverSynced says why the header of a segment is zeros.
+var errNeverSynced = errors.New("segstore: nothing in the file was on stable storage before a crash, so nothing that was promised is in it")
+
+func allZeros(data []byte) bool {
+	return !slices.ContainsFunc(data, func(b byte) bool { return b != 0 })
 }
 
 // lastOffset returns the end of the last good batch in a file.
@@ -199,7 +212,13 @@ func (s *Store) scanSegment(l *Log, rec *recovery, seg *segment, file disk.File,
 		if err != nil {
 			return fmt.Errorf("segstore: %w", err)
 		}
-		rec.bad = append(rec.bad, badBytes{seg, seg.end, at - seg.end, interval{seg.next, batchBase(good)}, why})
+		bad := badBytes{segment: seg, pos: seg.end, size: at - seg.end, lost: interval{seg.next, batchBase(good)}, why: why}
+		if !s.o.AfterCleanStop {
+			if bad.unwritten, err = sc.unwritten(seg.end, at); err != nil {
+				return fmt.Errorf("segstore: %w", err)
+			}
+		}
+		rec.bad = append(rec.bad, bad)
 		seg.end = at
 	}
 	seg.size = seg.end
@@ -293,7 +312,7 @@ func (s *Store) recoverSettled(l *Log, rec *recovery, entries []fs.DirEntry) err
 	data := op.Buf[:op.N]
 	if err := checkSettledHeader(data, l.id); err != nil {
 		s.files.forget(h.key)
-		_, err := s.setAside(l.dir(), settledName, err)
+		_, err := s.setAside(l.dir(), settledName, slog.LevelError, err)
 		return err
 	}
 	state, good := decodeSettled(data)

@@ -118,4 +118,26 @@ func (s *scanner) resync(pos int64, floor, ceiling uint64) (at int64, found bool
 	return 0, false, nil
 }
 
+// unwritten says whether the bytes [from, to), which are no good batch, look like
+// a write that did not arrive though a later one did: there is a sector of
+// zeros, or they are zeros from the beginning of their last sector on (which the
+// later write has in common with this one).
+func (s *scanner) unwritten(from, to int64) (bool, error) {
+	zeros := int64(0) // how many bytes up to pos are zeros
+	for pos := from; pos < to; {
+		w, err := s.window(pos, 1)
+		if err != nil || len(w) == 0 {
+			return false, err
+		}
+		for _, c := range w[:min(int64(len(w)), to-pos)] {
+			if pos++; c != 0 {
+				zeros = 0
+			} else if zeros++; pos%sectorBytes == 0 && zeros >= sectorBytes {
+				return true, nil
+			}
+		}
+	}
+	return zeros == to-from || to%sectorBytes > 0 && zeros >= to%sectorBytes, nil
+}
+
 func isBatchError(err error) bool { return errors.Is(err, errBatch) }

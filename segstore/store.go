@@ -50,6 +50,10 @@ type Options struct {
 	// DurabilityOS makes "durable" mean written to the page cache.
 	DurabilityOS bool
 
+	// AfterCleanStop says that the last store on these files was closed, without an
+	// error. Then nothing that cannot be read is excused as what a crash leaves.
+	AfterCleanStop bool
+
 	// OnCommit is called from the flusher's goroutine when the Durable of some
 	// log moved, a log was fenced, or pressure was relieved. Must not block.
 	OnCommit func()

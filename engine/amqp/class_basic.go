@@ -268,7 +268,7 @@ func (c *conn) answerGet() bool {
 	t := reader.Template(record.Template)
 	external := broker.IsExternal(t.Properties)
 	if external {
-		switch g.openBody(c, &record) {
+		switch g.openBody(c, &record, t.Properties) {
 		case unreadable:
 			g.queue.Settle(run.First, 1)
 			g.run = broker.Run{}
@@ -305,7 +305,7 @@ func (c *conn) answerGet() bool {
 }
 
 // openBody has an external body opened; see consumer.openBody.
-func (g *pendingGet) openBody(c *conn, record *segstore.Record) outcome {
+func (g *pendingGet) openBody(c *conn, record *segstore.Record, properties []byte) outcome {
 	var err error
 	opened := false
 	if g.body == nil {
@@ -316,7 +316,7 @@ func (g *pendingGet) openBody(c *conn, record *segstore.Record) outcome {
 	}
 	switch {
 	case err != nil:
-		c.bodyMissing(g.queue, record.Offset, err)
+		c.bodyMissing(g.queue, record.Offset, properties, err)
 		if g.body != nil {
 			g.body.Close()
 			g.body = nil

@@ -142,8 +142,13 @@ func openExternal(c *conn, q *broker.Queue, offset uint64, body []byte, wake fun
 
 // bodyMissing reports a message without a readable body: it is passed over, as
 // one whose record is damaged.
-func (c *conn) bodyMissing(q *broker.Queue, offset uint64, err error) {
-	c.shard.srv.logger.Error("a message is passed over because its body cannot be read; after an unclean stop it may be one that had been acknowledged, or that was not persistent",
+func (c *conn) bodyMissing(q *broker.Queue, offset uint64, properties []byte, err error) {
+	if q.Excuses(offset, properties, err) {
+		c.shard.srv.logger.Warn("a message is passed over because its body is gone: it was acknowledged just before the crash, or it was not persistent; nothing that was promised is lost",
+			"queue", q.Name, "vhost", q.VHost.Name, "offset", offset, "err", err)
+		return
+	}
+	c.shard.srv.logger.Error("a message is lost: it is passed over because its body cannot be read; check the disk",
 		"queue", q.Name, "vhost", q.VHost.Name, "offset", offset, "err", err)
 }
 
@@ -160,7 +165,7 @@ func (cs *consumer) openBody() outcome {
 	}
 	switch {
 	case err != nil:
-		cs.ch.conn.bodyMissing(cs.Queue, cs.record.Offset, err)
+		cs.ch.conn.bodyMissing(cs.Queue, cs.record.Offset, cs.built.Properties, err)
 		cs.closeBody()
 		return unreadable
 	case !opened:

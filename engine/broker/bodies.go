@@ -4,11 +4,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/segstore/disk"
+	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
 // External bodies. The record of a large message holds a reference to a file
@@ -138,6 +140,16 @@ func (e *externalBodies) take(first, count uint64) (ids []uint64) {
 		}
 	}
 	return ids
+}
+
+// Excuses says of an unreadable body of the record at offset that it is what a
+// crash may leave, and nothing that was promised is lost. A persistent body is
+// durable before its record is written, so if its file is gone, the message had been
+// settled, and the record of that was lost. Other bodies are not synced.
+func (q *Queue) Excuses(offset uint64, properties []byte, err error) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return offset < q.crashed && (errors.Is(err, fs.ErrNotExist) || amqp.DeliveryMode(properties) != 2)
 }
 
 // externalBytes is the size of a batch's external bodies.

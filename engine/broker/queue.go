@@ -54,6 +54,7 @@ type Queue struct {
 	deleted   bool
 	cursor    uint64
 	end       uint64 // the log's next offset
+	crashed   uint64 // offsets below were there when the broker last ended without a clean stop
 	returned  rangeSet
 	unacked   uint64
 	consumers []*Consumer
@@ -94,7 +95,7 @@ func (q *Queue) recover(clean bool) {
 	q.end = q.log.Next()
 	q.cursor = min(max(q.log.Cursor(), q.log.Low()), q.end)
 	if !clean {
-		q.cursor = q.end
+		q.cursor, q.crashed = q.end, q.end
 	}
 	// Whatever lies before a settled offset had been delivered too.
 	for from := q.log.Low(); from < q.end; {

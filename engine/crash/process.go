@@ -71,7 +71,7 @@ func (p *process) read(scanner *bufio.Scanner) {
 			p.lines = append(p.lines[:0], p.lines[linesMax/2:]...)
 		}
 		p.lines = append(p.lines, line)
-		if strings.Contains(line, "level=ERROR") && !excused(line) {
+		if strings.Contains(line, "level=ERROR") {
 			p.errors = append(p.errors, line)
 		}
 		p.mu.Unlock()
@@ -85,15 +85,6 @@ func (p *process) read(scanner *bufio.Scanner) {
 		}
 	}
 	_ = p.cmd.Wait() // ProcessState says it all
-}
-
-// excused are errors that may be logged after a crash: a large body is removed
-// when its message ends, though the record of that may be lost; and of several
-// writes that were under way a later one may have arrived without an earlier
-// one. Whether a message was still owed is for the ledger to say.
-func excused(line string) bool {
-	return strings.Contains(line, "its body cannot be read") && strings.Contains(line, "after an unclean stop") ||
-		strings.Contains(line, "segstore: corrupt batch: its records are lost")
 }
 
 // awaitReady waits for the start line.

@@ -30,7 +30,8 @@
 //
 // A torn write and a flipped bit both make the end of the last segment fail its
 // checksum. It is called unfinished only where bytes are missing: the batch goes
-// beyond the end of the file, or a whole sector of it is zeros. Everything else
+// beyond the end of the file, or a whole sector of it is zeros. The same holds for
+// what lies before good batches in a segment without a footer. Everything else
 // is damage: better one alarm too many after a power cut than silence about a
 // dying disk.
 //

@@ -249,6 +249,16 @@ func (c *segmentCheck) bad(pos int64, why *batchError) (int64, error) {
 		}
 		end = info.Base
 	}
+	if found && !c.sealed {
+		torn, err := c.overtaken(pos, at)
+		if err != nil {
+			return 0, err
+		}
+		if torn {
+			c.rep.add(Unfinished, pos, at-pos, "a write that did not arrive before a later one did: %s; nothing that was promised is lost, offsets %d to %d count as settled unless the journal has them", why.text, c.next, end-1)
+			return at, nil
+		}
+	}
 	switch lost := end - c.next - c.settled.count(c.next, end); {
 	case end == c.next:
 		c.rep.add(Damage, pos, at-pos, "no good batch: %s; no offset is missing", why.text)

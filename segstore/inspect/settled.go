@@ -164,6 +164,23 @@ func (s *settledSet) record(r []byte) (why string) {
 	return ""
 }
 
+// overtaken says whether the bad bytes [from, to) before a good batch look like
+// a write that did not arrive before a crash: they have a sector of zeros, or are
+// zeros from the beginning of the last sector on, which the later write shares.
+func (w *window) overtaken(from, to int64) (bool, error) {
+	level, err := w.tornLevel(from, to)
+	sector := to &^ (sectorBytes - 1)
+	if err != nil || level == Unfinished || sector == to || sector < from {
+		return level == Unfinished, err
+	}
+	data, err := w.at(sector, int(to-sector))
+	if err != nil {
+		return false, err
+	}
+	level, err = w.tornLevel(sector, sector+min(int64(len(data)), to-sector))
+	return level == Unfinished, err
+}
+
 // tornLevel judges bad bytes at the end of a file, [from, to): a write that a
 // power cut tore leaves whole sectors of zeros, or only zeros.
 func (w *window) tornLevel(from, to int64) (Level, error) {

@@ -341,3 +341,43 @@ func TestVerify_ManyFindingsAreCounted(t *testing.T) {
 		t.Errorf("%d findings, %d not reported, %d records: %s", len(r.Findings), r.NotReported, r.Records, fmt.Sprint(r.Findings))
 	}
 }
+
+// A write that a crash kept from arriving, though a later one did, is unfinished.
+func TestVerify_OvertakenWrite(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir, 1<<20)
+	l := s.log(1)
+	for _, size := range []int{300, 3000, 10} {
+		s.add(l, "key", bytes.Repeat([]byte{7}, size))
+	}
+	s.close()
+	files := load(t, dir)
+	whole := files[segment].Data
+	length := func(pos int) int {
+		info, err := segstore.VerifyBatch(whole[pos:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int(info.Bytes)
+	}
+	from := segstore.SegmentHeaderBytes + length(segstore.SegmentHeaderBytes)
+	to := from + length(from)
+	sector := to &^ (sectorBytes - 1)
+	for i, c := range []struct {
+		from, to int // zeros
+		level    Level
+	}{
+		{from, to, Unfinished},
+		{sector - 1024, sector - 512, Unfinished},
+		{sector, to, Unfinished},
+		{sector - 700, sector - 400, Damage},
+		{sector, to - 1, Damage},
+	} {
+		data := bytes.Clone(whole)
+		clear(data[c.from:c.to])
+		r := verify(t, with(files, segment, data))
+		if len(r.Findings) != 1 || r.Findings[0].Level != c.level || r.Findings[0].Pos != int64(from) || r.Records != 2 {
+			t.Errorf("%d: %d records, %+v", i, r.Records, r.Findings)
+		}
+	}
+}
