@@ -24,6 +24,7 @@
 //	segment.go      the segment file             settledfile.go  the settled file
 //	open.go         start, stop, deletion        recover.go      reading back after a stop
 //	replay.go       ... and from the journal     assemble.go     ... putting offsets together
+//	replayspill.go  ... in bounded memory
 //	intervals.go    sets of offsets              files.go        bounded open files
 //	scan.go         walking a segment file       quarantine.go   what is put aside
 //

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/segstore/disk"
 	"github.com/basaltmq/basaltmq/segstore/journal"
 )
@@ -38,6 +39,9 @@ import (
 type replay struct {
 	store *Store
 	logs  map[uint64]*replayed
+	bound int64      // memory for what was restored at which some of it is spilled
+	slab  *arena.Buf // pieces of it become the first chunks of logs
+	used  int        // bytes of it given out
 }
 
 // replayed is what the journal has of one log.
@@ -73,7 +77,8 @@ func (s *Store) replayJournal() error {
 		}
 		w.Synced()
 	}
-	rp := &replay{store: s, logs: map[uint64]*replayed{}}
+	rp := &replay{store: s, logs: map[uint64]*replayed{}, bound: s.o.HeldBytes}
+	defer rp.releaseSlab()
 	if err := w.Replay(rp.first); err != nil {
 		return fmt.Errorf("segstore: %w", err)
 	}
@@ -198,21 +203,21 @@ func (rp *replay) second(e *journal.Entry, _ journal.Source, ordinal uint64) err
 			l.mu.Unlock()
 			return fmt.Errorf("%w: log %d: %w", journal.ErrGroup, e.ID, err)
 		}
-		if err := r.restore(data[:n]); err != nil {
+		if err := rp.restore(r, data[:n]); err != nil {
 			l.mu.Unlock()
 			return err
 		}
 		data = data[n:]
 	}
 	l.mu.Unlock()
-	if rp.store.overHeld() {
+	if rp.store.heldBytes.Load() > rp.bound {
 		rp.spill()
 	}
 	return nil
 }
 
 // restore makes the batch part of the log's chunks, if it is not on disk.
-func (r *replayed) restore(batch []byte) error {
+func (rp *replay) restore(r *replayed, batch []byte) error {
 	l := r.log
 	base, end := batchBase(batch), batchEnd(batch)
 	r.next = max(r.next, end)
@@ -234,12 +239,12 @@ func (r *replayed) restore(batch []byte) error {
 	if i > 0 {
 		if before := l.chunks[i-1]; before.next == base && before.stray == stray && before.flushed < before.used && before.used+len(batch) <= len(before.data) {
 			c = before
-		} else if before.next == base {
+		} else if before.next == base && len(before.data) >= chunkClassBytes[l.class] {
 			l.class = min(l.class+1, uint8(len(chunkClassBytes)-1))
 		}
 	}
 	if c == nil {
-		c = l.store.newChunk(max(len(batch), chunkClassBytes[l.class]))
+		c = rp.newChunk(l, len(batch))
 		c.base, c.next, c.savedNext, c.flushedNext = base, base, base, base
 		c.stray = stray
 		l.chunks = slices.Insert(l.chunks, i, c)
@@ -355,46 +360,4 @@ func (r *replayed) missing(base, end uint64) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// noteHoles adds the holes that the segment gets when the chunks go there.
-func (r *replayed) noteHoles() {
-	l, at := r.log, uint64(0)
-	if n := len(l.segments); n > 0 {
-		at = l.segments[n-1].next
-	}
-	for i := l.firstUnflushed(); i < len(l.chunks); i++ {
-		if c := l.chunks[i]; c.base > at {
-			r.holes.add(at, c.base)
-		}
-		at = max(at, l.chunks[i].next)
-	}
-}
-
-// spill writes what was restored so far to the segments. If the disk is full all
-// the same (a quota that Free does not know of), it fences logs rather than wait:
-// consumers can read those, and make space.
-func (rp *replay) spill() {
-	s := rp.store
-	if free, err := s.disk.Free(); err == nil && free < 2*s.heldBytes.Load() {
-		return // better too much memory than no broker
-	}
-	var logs []*Log
-	for _, r := range rp.logs {
-		if l := r.log; l.heldBytes.Load() > 0 {
-			l.mu.Lock()
-			r.noteHoles()
-			l.journaled.segmentTo = l.handled()
-			l.mu.Unlock()
-			logs = append(logs, l)
-		}
-	}
-	s.flusher.hurried = true
-	defer func() { s.flusher.hurried = false }()
-	for len(logs) > 0 {
-		n := min(len(logs), s.tune.waveLogs)
-		s.wave(logs[:n], pass{}, nil)
-		s.finish(logs[:n])
-		logs = logs[n:]
-	}
 }

@@ -40,6 +40,13 @@ type chunk struct {
 
 // newChunk returns an empty chunk with room for size bytes.
 func (s *Store) newChunk(size int) *chunk {
+	buf := s.arena.Get(size)
+	return s.chunkOf(buf, buf.Bytes())
+}
+
+// chunkOf makes a chunk of data, a part of buf or all of it, and takes over a
+// reference. No two chunks of a log may share a buffer: readers tell chunks by it.
+func (s *Store) chunkOf(buf *arena.Buf, data []byte) *chunk {
 	s.chunkMu.Lock()
 	var c *chunk
 	if n := len(s.chunkFree); n > 0 {
@@ -49,8 +56,7 @@ func (s *Store) newChunk(size int) *chunk {
 	if c == nil {
 		c = new(chunk)
 	}
-	c.buf = s.arena.Get(size)
-	c.data = c.buf.Bytes()
+	c.buf, c.data = buf, data
 	s.residentBytes.Add(int64(len(c.data)))
 	return c
 }
