@@ -8,6 +8,7 @@
 //
 //	schema.go       what the results of several scenarios share
 //	scenarios.go    the result of each scenario, as far as it is shown
+//	open.go         how long opening a data directory takes: result and table
 //	environment.go  the machine a figure was measured on; mount.go its mounts,
 //	                machine.go its processor, memory and hypervisor
 //	json.go         writing results

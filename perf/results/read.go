@@ -20,6 +20,7 @@ type Recorded struct {
 	Backlog    *Backlog
 	Calibrate  *Calibrate
 	Suite      *Suite
+	Open       *Open
 }
 
 // resultName splits the name of a recorded result: date and commit, what was
@@ -81,6 +82,9 @@ func Parse(fileName string, raw []byte) (*Recorded, error) {
 	case "suite":
 		result.Suite = new(Suite)
 		target = result.Suite
+	case "open":
+		result.Open = new(Open)
+		target = result.Open
 	default:
 		return nil, fmt.Errorf("scenario %q has no table", head.Scenario)
 	}
@@ -134,6 +138,8 @@ func (r *Recorded) check() error {
 		return b.Check(b.Options.Messages)
 	case r.Suite != nil:
 		return r.Suite.Check()
+	case r.Open != nil:
+		return r.Open.check()
 	case r.Calibrate.Options == nil:
 		return fmt.Errorf("the result does not say its options")
 	}

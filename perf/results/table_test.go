@@ -57,6 +57,16 @@ func testCalibrate() *Calibrate {
 	}
 }
 
+func testOpen(ms float64) any {
+	return map[string]any{
+		"scenario": "open", "starts": []OpenStart{
+			{Case: "backlog", Stop: "clean", Queues: 1, Messages: 20_000_000, Milliseconds: ms},
+			{Case: "queues", Stop: "kill", Cold: true, Queues: 10_000, Messages: 50_000, Milliseconds: 10 * ms},
+		},
+		"versions": Versions{BrokerProduct: "BasaltMQ", BrokerVersion: "1"}, "environment": testEnvironment(),
+	}
+}
+
 // writeResults puts results into a directory, by file name.
 func writeResults(t testing.TB, results map[string]any) string {
 	t.Helper()
@@ -94,6 +104,7 @@ func TestTable(t *testing.T) {
 		release + "end-to-end-run2.json": testThroughput(3000000), release + "end-to-end-run3.json": testThroughput(2000000),
 		release + "paced.json":        paced,
 		release + "confirm-run1.json": testConfirm(100000), release + "confirm-run2.json": testConfirm(300000),
+		release + "open-run1.json": testOpen(20), release + "open-run2.json": testOpen(40), release + "open-run3.json": testOpen(30),
 		release + "backlog.json": testBacklog(), release + "peer.json": peer, "2026-04-01-feedbeef-old.json": old,
 	})
 	text, err := render(dir)
@@ -110,6 +121,7 @@ func TestTable(t *testing.T) {
 		"### Confirms: confirm", "| 1 | 10,000 | 200,000 | 1234 | 0 | 0 | 0.88 | (1.25) | 1,500 | 2 | 100 % |",
 		"| 100 | 100 | 100,000 | 2345 | 0 | 0 |  |  |  | 2 | 100 % |",
 		"### Backlog", "| backlog | 5,000,000 of 16 B | 4,000,000 | 9.0 MiB | 11.0 MiB | 90.0 MiB | 3,000,000 | 1 |  |",
+		"### Opening a data directory", "| 1 | 20,000,000 | clean | warm | 30 | 3 |", "| 10,000 | 50,000 | kill | cold | 300 | 3 |",
 		"### Yardsticks", "| a-yardsticks | 20,000,000 | 1.46 | 1 |  |", "| append | 100 | 1,500 |",
 		"## 2026-05-01-0123456789ab\n", "| broker | OtherMQ 4 |", "| peer |", "## 2026-04-01-feedbeef\n", "| old |",
 	} {
@@ -152,6 +164,8 @@ func TestTableRefuses(t *testing.T) {
 		"of 5000000 messages: 1 missing":                 missing,
 		"the result is not complete":                     incomplete,
 		"does not say its options":                       noOptions,
+		"the result has no starts":                       map[string]any{"scenario": "open", "environment": testEnvironment()},
+		"a start has no time, or found nothing":          map[string]any{"scenario": "open", "environment": testEnvironment(), "starts": []OpenStart{{Queues: 1}}},
 		`scenario "weather" has no table`:                map[string]any{"scenario": "weather"},
 		"not a result: json":                             "text",
 		"not a result of the scenario throughput: json:": map[string]any{"scenario": "throughput", "seconds": "many"},
@@ -166,7 +180,7 @@ func TestTableRefuses(t *testing.T) {
 
 // Results come from files that anyone may have edited.
 func FuzzTable(f *testing.F) {
-	results := map[string]any{"t": testThroughput(1), "c": testConfirm(1), "b": testBacklog(), "y": testCalibrate()}
+	results := map[string]any{"t": testThroughput(1), "c": testConfirm(1), "b": testBacklog(), "y": testCalibrate(), "o": testOpen(1)}
 	for _, name := range slices.Sorted(maps.Keys(results)) {
 		raw, err := json.Marshal(results[name])
 		if err != nil {

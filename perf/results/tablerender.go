@@ -98,6 +98,7 @@ func (s *section) render(w io.Writer) {
 	s.renderThroughput(w)
 	s.renderConfirm(w)
 	s.renderBacklog(w)
+	s.renderOpen(w)
 	s.renderCalibrate(w)
 }
 
