@@ -107,3 +107,25 @@ func TestLoadBody_OfASettledMessage(t *testing.T) {
 		}
 	}
 }
+
+// Definitions that are no file: one line, whichever command.
+func TestStore_DefinitionsAreADirectory(t *testing.T) {
+	dir := makeDir(t)
+	misplace("definitions", true)(t, dir)
+	for _, line := range [][]string{{"store", "verify", dir}, {"store", "dump", dir, "orders"}} {
+		got := ctl(line...)
+		if got.status != exitUsage || got.stdout != "" || strings.Count(got.stderr, "\n") != 1 || !strings.Contains(got.stderr, "the definitions cannot be read") {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+// A damaged journal may have had messages of a queue that has no directory.
+func TestStoreDump_EmptyQueueBesideADamagedJournal(t *testing.T) {
+	dir := makeDir(t)
+	misplace("journal", false)(t, dir)
+	got := ctl("store", "dump", dir, "empty")
+	if got.status != exitProblems || !strings.Contains(got.stderr, "damage      journal: ") || !strings.Contains(got.stderr, "0 messages shown") {
+		t.Errorf("%+v", got)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +34,12 @@ func openDataDir(path string) (*dataDir, error) {
 		return nil, fmt.Errorf("%s is not a directory: give the directory that the broker got with -D", path)
 	}
 	d := &dataDir{path: path, files: os.DirFS(path)}
+	switch err := inspect.CheckDataDir(d.files); {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%s: permission denied: run as the broker's user or as root", path)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "inspect: "))
+	}
 	d.lock, err = os.Open(filepath.Join(path, inspect.LockName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return d, nil

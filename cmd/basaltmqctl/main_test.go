@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
@@ -51,6 +52,10 @@ func TestCommandLine(t *testing.T) {
 		{"store verify /nowhere/at/all", 2, "", "does not exist: give the directory that the broker got with -D"},
 		{"store verify " + file, 2, "", "is not a directory"},
 		{"store verify " + filepath.Dir(file), 2, "", "not a data directory"},
+		{"store dump /nowhere/at/all q", 2, "", "does not exist: give the directory that the broker got with -D"},
+		{"store dump " + file + " q", 2, "", "is not a directory"},
+		{"store dump " + filepath.Dir(file) + " q", 2, "", "not a data directory"},
+		{"store dump " + filepath.Dir(file) + " log:1", 2, "", "not a data directory"},
 		{"store verify $", 0, "result     sound", ""},
 		{"store verify $ --json", 0, `"damage":0`, ""},
 		{"store verify --strict $", 0, "records    5 (4 unsettled)", ""},
@@ -112,6 +117,16 @@ func TestStoreVerify_DamageAndLeftovers(t *testing.T) {
 			touch(t, dir, "logs/0000000000000001/settled.tmp")
 			touch(t, dir, "clean-stop")
 		}, 1, 1, `stopped +in good order`},
+		{"logs is a file", misplace("logs", false), 1, 1, `damage +logs: not a directory: the broker does not start`},
+		{"journal is a file", misplace("journal", false), 1, 1, `damage +journal: not a directory: the broker does not start`},
+		{"bodies is a file", misplace("bodies", false), 1, 1, `damage +bodies: not a directory: the broker does not start`},
+		{"a file of the journal is a directory", misplace("journal/0", true), 1, 1, `damage +journal/0: not a file`},
+		{"the lock file is a directory", misplace(".lock", true), 1, 1, `damage +\.lock: a directory where a file should be`},
+		{"logs is a link that leads nowhere", func(t *testing.T, dir string) {
+			if err := errors.Join(os.RemoveAll(filepath.Join(dir, "logs")), os.Symlink("nowhere", filepath.Join(dir, "logs"))); err != nil {
+				t.Fatal(err)
+			}
+		}, 1, 1, `damage +logs: a link that leads nowhere`},
 		{"a log of no queue", func(t *testing.T, dir string) { touch(t, dir, "logs/0000000000000077/settled.quarantine") }, 0, 0,
 			`note +logs/0000000000000077: belongs to no durable queue`},
 		{"a name that plays with the terminal", func(t *testing.T, dir string) { touch(t, dir, "x\x1b[2J") }, 0, 0, `note +"x\\x1b\[2J": not a name`},
@@ -144,6 +159,25 @@ func TestStoreVerify_DamageAndLeftovers(t *testing.T) {
 	}
 }
 
+// An operator may put parts of the directory elsewhere; the broker follows.
+func TestStoreVerify_FollowsLinks(t *testing.T) {
+	dir, elsewhere := makeDir(t), t.TempDir()
+	for _, name := range []string{"logs", "journal/0", "journal"} {
+		to := filepath.Join(elsewhere, filepath.Base(name))
+		if err := errors.Join(os.Rename(filepath.Join(dir, name), to), os.Symlink(to, filepath.Join(dir, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := ctl("store", "verify", dir)
+	if got.status != 0 || !strings.Contains(got.stdout, "records    5 (4 unsettled)") || !strings.HasSuffix(got.stdout, "result     sound\n") {
+		t.Errorf("%+v", got)
+	}
+	flip(t, segmentOf(t, dir), 120)
+	if got := ctl("store", "verify", dir); got.status != exitProblems {
+		t.Errorf("what is behind a link was not checked: %+v", got)
+	}
+}
+
 // Each byte of the definitions is covered.
 func TestReadDefinitions_EveryFlipIsFound(t *testing.T) {
 	dir := makeDir(t)
@@ -167,6 +201,22 @@ func TestReadDefinitions_EveryFlipIsFound(t *testing.T) {
 	}
 	if defs, err := d.readDefinitions(); err != nil || len(defs.findings) > 0 {
 		t.Errorf("sound again: %v %+v", err, defs)
+	}
+}
+
+// misplace puts a directory where a file should be, or the other way round.
+func misplace(name string, directory bool) func(t *testing.T, dir string) {
+	return func(t *testing.T, dir string) {
+		path := filepath.Join(dir, name)
+		err := os.RemoveAll(path)
+		if err == nil && directory {
+			err = os.Mkdir(path, 0o750)
+		} else if err == nil {
+			err = os.WriteFile(path, []byte("x"), 0o640)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -211,6 +261,22 @@ func TestStoreVerify_UnreadableFile(t *testing.T) {
 	}
 	if got := ctl("store", "verify", dir); got.status != exitUsage || !strings.Contains(got.stderr, "run as the broker's user") {
 		t.Errorf("%+v", got)
+	}
+	log := filepath.Dir(segmentOf(t, dir))
+	if err := os.Chmod(log, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(dir, 0o700); os.Chmod(log, 0o700) }) // so that they can be removed
+	if got := ctl("store", "dump", dir, "orders"); got.status != exitProblems || !strings.Contains(got.stderr, "unreadable  logs/") {
+		t.Errorf("%+v", got)
+	}
+	if err := os.Chmod(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range [][]string{{"store", "verify", dir}, {"store", "dump", dir, "orders"}} {
+		if got := ctl(line...); got.status != exitUsage || !strings.Contains(got.stderr, "permission denied: run as the broker's user or as root") {
+			t.Errorf("%+v", got)
+		}
 	}
 }
 

@@ -25,8 +25,9 @@ Messages that were settled (acknowledged, expired, purged) are left out unless
 passed over and reported on stderr. "--" ends the options, for a queue whose
 name begins with "-".
 
-Exit status: 0 all was shown; 1 there are damaged places, passed over; 2 the directory
-is in use or cannot be read, or there is no such queue.`,
+Exit status: 0 all was shown; 1 there are damaged or unreadable places, passed
+over; 2 the directory is in use, is none of the broker's or cannot be read, or
+there is no such queue.`,
 		prepare: func(f *flagSet) func(context.Context, console, []string) error {
 			o := dumpOptions{
 				vhost:     f.text("p", "vhost", "NAME", "/", "vhost of the queue"),
@@ -71,7 +72,7 @@ func (o dumpOptions) run(ctx context.Context, out console, operands []string) er
 	}
 	shown, damaged := uint64(0), false
 	finding := func(f inspect.Finding) {
-		damaged = damaged || f.Level == inspect.Damage
+		damaged = damaged || f.Level == inspect.Damage || f.Level == inspect.Unreadable
 		writeFinding(out.stderr, f, defs.logs)
 	}
 	for _, f := range defs.findings {

@@ -79,12 +79,19 @@ func (j *Journal) Findings() []Finding {
 func (s *survey) lookJournal() {
 	for _, e := range s.readDir(JournalDir) {
 		f := &journalFile{name: path.Join(JournalDir, e.Name())}
+		e, followErr := follow(s.fsys, JournalDir, e)
 		switch isKept := f.parseKept(e.Name()); {
 		case strings.Contains(e.Name(), segstore.QuarantineSuffix):
 			s.note(Note, f.name, "a copy of damaged bytes that the broker made; yours to inspect and to remove")
 			continue
-		case !isKept && e.Name() != "0" && e.Name() != "1", !e.Type().IsRegular():
+		case !isKept && e.Name() != "0" && e.Name() != "1":
 			s.note(Note, f.name, "not a file of the journal: the broker leaves it alone")
+			continue
+		case followErr != nil:
+			s.note(readLevel(followErr), f.name, "a link that leads nowhere: %v", plainError(followErr))
+			continue
+		case !e.Type().IsRegular():
+			s.note(Damage, f.name, "not a file: the broker does not start; restore the data directory from a backup")
 			continue
 		}
 		if size, ok := s.size(f.name, e); ok {

@@ -70,19 +70,23 @@ func look(fsys fs.FS, withBodies bool) (*survey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
-	known := false
+	if !holdsData(entries) {
+		return nil, errNoDataDir
+	}
 	for _, e := range entries {
-		name := e.Name()
+		e, followErr := follow(fsys, ".", e)
+		name, wrong := e.Name(), misplaced(e)
 		switch {
+		case wrong != "" && followErr != nil:
+			s.note(readLevel(followErr), name, "a link that leads nowhere: %v", plainError(followErr))
+		case wrong != "":
+			s.note(Damage, name, "%s", wrong)
 		case name == LockName || name == DefinitionsName:
-			known = true
 		case name == CleanStopName:
 			s.cleanStop = true
 		case name == segstore.LogsDir && e.IsDir():
-			known = true
 			err = s.lookLogs()
 		case name == JournalDir && e.IsDir():
-			known = true
 			s.lookJournal()
 		case (name == segstore.TransientDir || name == segstore.TrashDir) && e.IsDir():
 			// Wiped at the next start, and worth nothing until then.
@@ -103,10 +107,56 @@ func look(fsys fs.FS, withBodies bool) (*survey, error) {
 			return nil, err
 		}
 	}
-	if !known {
-		return nil, errors.New("inspect: this is not a data directory of the broker: it holds neither definitions nor logs")
-	}
 	return s, nil
+}
+
+var errNoDataDir = errors.New("inspect: this is not a data directory of the broker: it holds neither definitions nor logs")
+
+// CheckDataDir returns an error if a directory is none of the broker's, or
+// cannot be read at all.
+func CheckDataDir(fsys fs.FS) error {
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		return fmt.Errorf("inspect: %w", err)
+	}
+	if !holdsData(entries) {
+		return errNoDataDir
+	}
+	return nil
+}
+
+// holdsData says that one of the names is of a kind that every data directory has.
+func holdsData(entries []fs.DirEntry) bool {
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return slices.Contains([]string{LockName, DefinitionsName, segstore.LogsDir, JournalDir}, e.Name())
+	})
+}
+
+// follow returns what a link leads to, as the broker sees it; an entry that is
+// no link, or leads nowhere, stays as it is.
+func follow(fsys fs.FS, dir string, e fs.DirEntry) (fs.DirEntry, error) {
+	if e.Type()&fs.ModeSymlink == 0 {
+		return e, nil
+	}
+	info, err := fs.Stat(fsys, path.Join(dir, e.Name()))
+	if err != nil {
+		return e, err
+	}
+	return fs.FileInfoToDirEntry(info), nil
+}
+
+// misplaced says what is wrong with a name that the broker cannot do without and
+// that is of another kind than it should be.
+func misplaced(e fs.DirEntry) string {
+	switch name := e.Name(); {
+	case (name == segstore.LogsDir || name == JournalDir || name == bodies.DurableDir) && !e.IsDir():
+		return "not a directory: the broker does not start; restore the data directory from a backup"
+	case name == DefinitionsName && e.IsDir():
+		return "a directory where a file should be: the broker does not start; restore the data directory from a backup"
+	case name == LockName && e.IsDir():
+		return "a directory where a file should be: the broker does not start; remove it"
+	}
+	return ""
 }
 
 // readDir lists a directory below the root; one that cannot be read is a

@@ -56,9 +56,6 @@ func Records(ctx context.Context, fsys fs.FS, id uint64, o RecordOptions) error 
 	if err := v.journal.collect(id); err != nil {
 		return err
 	}
-	if _, err := fs.Stat(fsys, LogDir(id)); isMissing(err) && !v.journal.log.batches {
-		return fmt.Errorf("%w (%s)", ErrNoLog, LogDir(id))
-	}
 	if o.Finding == nil {
 		v.o.Finding = func(Finding) {}
 	}
@@ -66,6 +63,9 @@ func Records(ctx context.Context, fsys fs.FS, id uint64, o RecordOptions) error 
 		if f.Level != Note {
 			v.o.Finding(f)
 		}
+	}
+	if _, err := fs.Stat(fsys, LogDir(id)); isMissing(err) && !v.journal.log.batches {
+		return fmt.Errorf("%w (%s)", ErrNoLog, LogDir(id))
 	}
 	err = v.log(fsys, s)
 	if errors.Is(err, ErrStop) {
