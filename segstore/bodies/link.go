@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"github.com/basaltmq/basaltmq/segstore/disk"
 )
 
 // link gives a file another name, in dir. The directory of a queue that is
@@ -48,4 +50,33 @@ func (s *Store) Link(from Dir, ref Ref, to []Dir, durable bool) (Ref, error) {
 		}
 	}
 	return linked, nil
+}
+
+// LinkSoon is Link for those who cannot wait: done is called from another
+// goroutine. With durable the body's own bytes are made to survive, too.
+func (s *Store) LinkSoon(from Dir, ref Ref, to []Dir, durable bool, done func(Ref, error)) {
+	durable = durable && !s.noSync
+	ok := s.work.add(func() {
+		if durable {
+			if err := s.syncBody(from.name(ref.ID)); err != nil {
+				done(Ref{}, fmt.Errorf("bodies: %w", err))
+				return
+			}
+		}
+		done(s.Link(from, ref, to, durable))
+	})
+	if !ok {
+		done(Ref{}, errClosed)
+	}
+}
+
+var errClosed = errors.New("bodies: the store is closed")
+
+func (s *Store) syncBody(name string) error {
+	file, err := s.disk.Open(name, disk.ReadOnly)
+	if err != nil {
+		return err
+	}
+	err = disk.Run(s.disk, &disk.Op{Kind: disk.Sync, File: file})
+	return errors.Join(err, file.Close())
 }
