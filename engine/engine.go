@@ -37,6 +37,11 @@ type Config struct {
 	Logger       *slog.Logger
 
 	HandshakeTimeout time.Duration
+	// SetTimestamp gives messages that come without a timestamp property the time
+	// of their arrival.
+	SetTimestamp bool
+	// MessageBytesMax bounds a message's body; 0 means the default.
+	MessageBytesMax uint64
 
 	// DefaultUser and DefaultPassword are of the user that the first start makes;
 	// both default to guest.
@@ -59,6 +64,10 @@ type Config struct {
 // defaultUser is the name, and the password, of the user that a first start makes
 // when it is not told another. It may only connect from this machine.
 const defaultUser = "guest"
+
+// MessageBytesMax is the largest body that Config.MessageBytesMax may allow, as
+// RabbitMQ's.
+const MessageBytesMax = 512 << 20
 
 // stopTimeout is how long Stop waits for clients to answer connection.close.
 const stopTimeout = 5 * time.Second
@@ -181,6 +190,7 @@ func (e *Engine) start() error {
 	server := amqp.NewServer(amqp.Options{
 		Broker: e.broker, Mechanisms: mechanisms, Loops: e.loops,
 		Logger: e.logger, Version: e.config.Version, HandshakeTimeout: e.config.HandshakeTimeout,
+		SetTimestamp: e.config.SetTimestamp, MessageBytesMax: e.config.MessageBytesMax,
 	})
 	e.server.Store(server)
 	for _, l := range e.loops {

@@ -43,6 +43,9 @@ Usage: basaltmq -D DIR [flags]
                           by commas, or none (guest)
       --disk-free-min N   below this much free space publishers are blocked;
                           units KiB, MiB, GiB; 0 turns it off (128MiB)
+      --max-message N     largest body of a message, at most 512MiB (128MiB)
+      --set-timestamp     give messages without a timestamp property the time of
+                          their arrival
   -l, --log-level LEVEL   debug, info, warn or error (info)
   -v, --version           print the version
   -h, --help              print this text
@@ -59,7 +62,7 @@ type options struct {
 
 func parse(args []string) (*options, error) {
 	o := &options{}
-	var bind, durability, level, floor, loopback string
+	var bind, durability, level, floor, loopback, largest string
 	var port uint
 	fs := flag.NewFlagSet("basaltmq", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -77,6 +80,8 @@ func parse(args []string) (*options, error) {
 	str(&o.config.DefaultUser, "", "default-user")
 	str(&o.config.DefaultPassword, "", "default-password")
 	str(&loopback, "guest", "loopback-users")
+	str(&largest, "128MiB", "max-message")
+	fs.BoolVar(&o.config.SetTimestamp, "set-timestamp", false, "")
 	for _, n := range []string{"p", "amqp-port"} {
 		fs.UintVar(&port, n, 5672, "")
 	}
@@ -123,6 +128,11 @@ func parse(args []string) (*options, error) {
 	if o.config.DiskFreeMin == 0 {
 		o.config.DiskFreeMin = -1
 	}
+	size, err := parseBytes(largest)
+	if err != nil || size < 1 || size > engine.MessageBytesMax {
+		return nil, fmt.Errorf("--max-message %q is not a size from 1 to 512MiB", largest)
+	}
+	o.config.MessageBytesMax = uint64(size)
 	o.config.AMQPPort = uint16(port)
 	o.config.DurabilityOS = durability == "os"
 	o.config.Version = version

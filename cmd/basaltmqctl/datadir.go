@@ -84,8 +84,9 @@ type definitions struct {
 	seq      uint64
 	records  int
 	bytes    int64
-	queues   map[queueName]uint64 // log ids of those that exist
-	logs     map[uint64]queueName
+	queues   map[queueName]uint64   // log ids of those that exist
+	beside   map[queueName][]uint64 // other logs that they have
+	logs     map[uint64]queueName   // whose each log is
 	findings []inspect.Finding
 }
 
@@ -93,7 +94,7 @@ type definitions struct {
 // broker that was killed early has written none. What the journal has comes
 // after it, see journaled.
 func (d *dataDir) readDefinitions() (*definitions, error) {
-	defs := &definitions{queues: map[queueName]uint64{}, logs: map[uint64]queueName{}}
+	defs := &definitions{queues: map[queueName]uint64{}, beside: map[queueName][]uint64{}, logs: map[uint64]queueName{}}
 	data, err := fs.ReadFile(d.files, inspect.DefinitionsName)
 	if errors.Is(err, fs.ErrNotExist) {
 		defs.missing = true
@@ -150,12 +151,22 @@ func (defs *definitions) apply(file string, info broker.DefinitionInfo) {
 	case info.Deleted && exists:
 		delete(defs.queues, q)
 		delete(defs.logs, id)
+		for _, other := range defs.beside[q] {
+			delete(defs.logs, other)
+		}
+		delete(defs.beside, q)
 	case info.Deleted || exists: // the broker skips such a record
 	default:
 		if other, taken := defs.logs[info.LogID]; taken {
 			defs.add(inspect.Damage, file, info, fmt.Sprintf("%s has the log of %s", q, other))
 		}
 		defs.queues[q], defs.logs[info.LogID] = info.LogID, q
+	}
+	for _, other := range []uint64{info.CountsID, info.DedupID} {
+		if other != 0 {
+			defs.beside[q] = append(defs.beside[q], other)
+			defs.logs[other] = q
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"slices"
+	"time"
 
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/segstore"
@@ -19,6 +20,8 @@ type batch struct {
 	external   []broker.BodyAt // of the records whose bodies are in files
 	seq        uint64          // confirm number of the last publish in it
 	persistent bool
+	expiring   bool       // some have an expiration of their own
+	to         []appended // what became of it; used while it is committed
 }
 
 func (c *conn) batchAdd(ch *channel, queues []*broker.Queue, exchange, key, properties, body []byte) {
@@ -32,12 +35,12 @@ func (c *conn) batchAddRecord(ch *channel, queues []*broker.Queue, exchange, key
 		c.commitBatch()
 	}
 	if b.count == 0 {
-		c.batchBegin(ch, queues)
+		c.batchBegin(ch, queues, properties)
 	}
 	t := b.builder.Template(exchange, key, properties)
 	if t < 0 {
 		c.commitBatch()
-		c.batchBegin(ch, queues)
+		c.batchBegin(ch, queues, properties)
 		t = b.builder.Template(exchange, key, properties)
 	}
 	b.builder.Add(t, body)
@@ -49,17 +52,32 @@ func (c *conn) batchAddRecord(ch *channel, queues []*broker.Queue, exchange, key
 	if !b.persistent {
 		b.persistent = amqp.DeliveryMode(properties) == 2
 	}
+	if !b.expiring {
+		b.expiring = expires(properties)
+	}
 	if b.builder.Size() >= segstore.BatchBytesTarget {
 		c.commitBatch()
 	}
 }
 
-func (c *conn) batchBegin(ch *channel, queues []*broker.Queue) {
+// batchBegin opens a batch; properties are those of its first record.
+func (c *conn) batchBegin(ch *channel, queues []*broker.Queue, properties []byte) {
 	b := &c.shard.batch
-	b.builder.Reset(c.shard.loop.Now().UnixMilli())
+	now := c.shard.loop.Now()
+	if expires(properties) || slices.ContainsFunc(queues, (*broker.Queue).Kept) {
+		// The loop's time is that of the beginning of its turn. What is in hand was
+		// received before now, and must not expire early.
+		now = time.Now()
+	}
+	b.builder.Reset(now.UnixMilli())
 	b.ch = ch
 	b.queues = append(b.queues[:0], queues...)
-	b.persistent = false
+	b.persistent, b.expiring = false, false
+}
+
+// expires says whether encoded properties have an expiration.
+func expires(properties []byte) bool {
+	return len(properties) > 0 && properties[0]&byte(amqp.FlagExpiration>>8) != 0
 }
 
 // commitBatch appends the batch to its queues' logs.
@@ -71,13 +89,19 @@ func (c *conn) commitBatch() {
 	b.count = 0
 	ch := b.ch
 	now := c.shard.loop.Now().UnixMilli()
-	for i, q := range b.queues {
+	var refused []int
+	for _, q := range b.queues {
+		if b.expiring {
+			q.ExpectExpirations()
+		}
 		end, behind, err := q.Publish(b.builder, now, b.external...)
 		if behind {
 			c.pacing.behind = q
 		}
+		more, inLog, err := refusedBy(err, b.builder.Count())
+		refused = broker.MergeRefused(refused, more)
 		if tx := c.shard.tx; tx != nil && err == nil && end > 0 {
-			tx.Appended(q.Log(), end-uint64(b.builder.Count()), end)
+			tx.Appended(q.Log(), end-uint64(inLog), end)
 		}
 		if err != nil && (c.refusal == nil || c.refusalTold && !ch.confirm) {
 			c.shard.srv.logger.Error("a queue takes no messages", "queue", q.Name, "vhost", q.VHost.Name, "peer", c.peer(), "err", err)
@@ -85,8 +109,13 @@ func (c *conn) commitBatch() {
 			c.refusalTold = ch.confirm // then the publisher hears of it by basic.nack
 		}
 		if ch.confirm {
-			ch.confirmWhen(b.seq, q, end, err, b.persistent, i == len(b.queues)-1)
+			b.to = append(b.to, appended{q, end, err})
 		}
+	}
+	if ch.confirm {
+		ch.confirmBatch(b.seq, b.builder.Count(), refused, b.persistent, b.to)
+		clear(b.to)
+		b.to = b.to[:0]
 	}
 	clear(b.queues)
 	b.queues, b.external = b.queues[:0], b.external[:0]

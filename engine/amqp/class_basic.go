@@ -54,7 +54,8 @@ func (ch *channel) basic(id uint32, args, frame []byte) error {
 type verdict uint8
 
 const (
-	settled  verdict = iota // acked, or rejected for good
+	settled  verdict = iota // acked
+	dropped                 // rejected for good
 	requeued                // back to the queue
 )
 
@@ -62,7 +63,7 @@ func rejected(requeue bool) verdict {
 	if requeue {
 		return requeued
 	}
-	return settled
+	return dropped
 }
 
 func (ch *channel) acknowledge(tag uint64, multiple bool, v verdict) error {
@@ -81,9 +82,13 @@ func unknownTag(tag uint64) error {
 }
 
 func (ch *channel) conclude(r unackedRun, v verdict) {
-	if v == requeued {
+	switch {
+	case v == requeued:
 		ch.requeue(r)
-	} else {
+	case v == dropped && r.queue.DeadLetters():
+		ch.conn.flushSettled()
+		r.queue.Reject(r.offset, r.count)
+	default:
 		ch.conn.settle(r)
 	}
 	ch.released(r)
@@ -259,13 +264,17 @@ func (c *conn) goOnGetting() error {
 }
 
 // answerGet sends the record the reader stands at, or notes what has to be
-// waited for. False: the message is unreadable, and the next one's turn.
+// waited for. False: the message is unreadable or expired, and it is the next one's
+// turn.
 func (c *conn) answerGet() bool {
 	g := &c.get
 	ch, run, reader := g.ch, g.run, g.reader
 	var record segstore.Record
 	reader.Next(&record)
 	t := reader.Template(record.Template)
+	if (g.queue.Kept() || expires(t.Properties)) && !g.keep(c, &record, &t) {
+		return false
+	}
 	external := broker.IsExternal(t.Properties)
 	if external {
 		switch g.openBody(c, &record, t.Properties) {

@@ -24,6 +24,7 @@ type transaction struct {
 
 type stagedPublish struct {
 	exchange, key, properties, body []byte
+	more                            [][]byte // routing keys of CC and BCC
 	mandatory, immediate            bool
 	in                              *bodies.Incoming // an external body, instead of body
 }
@@ -85,7 +86,7 @@ func (t *transaction) stage(ch *channel, body []byte, in *bodies.Incoming) error
 		return kept
 	}
 	t.publishes = append(t.publishes, stagedPublish{
-		exchange: keep(p.exchange), key: keep(p.key), properties: keep(p.properties), body: keep(body),
+		exchange: keep(p.exchange), key: keep(p.key), properties: keep(p.properties), body: keep(body), more: p.more,
 		mandatory: p.mandatory, immediate: p.immediate, in: in,
 	})
 	return nil
@@ -111,7 +112,7 @@ func (t *transaction) commit(ch *channel) error {
 			continue // the exchange is gone since: the message goes nowhere, as without tx
 		}
 		ch.pub.traits = traits
-		found, err := ch.route(p.exchange, p.key, p.properties)
+		found, err := ch.route(p.exchange, p.key, p.more, p.properties)
 		if err != nil {
 			continue
 		}

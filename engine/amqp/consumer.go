@@ -38,6 +38,8 @@ type consumer struct {
 	record   segstore.Record
 	have     bool             // record was read but did not fit
 	external bool             // records of this template have external bodies
+	careful  bool             // something has to be seen to before a record is sent; see careful.go
+	deadline int64            // when the record at hand expires, ms
 	body     *bodies.Outgoing // record's, being opened or open
 }
 
@@ -49,6 +51,7 @@ const (
 	full                      // no room left in the output buffer
 	fetching                  // the disk is being read
 	unreadable                // the next record's body is damaged: encodeBatch only
+	overdue                   // the next record has expired: encodeBatch only
 )
 
 // Wake implements broker.ConsumerOwner. Any goroutine.
@@ -142,7 +145,7 @@ func (cs *consumer) reconsider() {
 		cs.leave()
 		return
 	}
-	if !cs.entered || cs.run.Count > 0 {
+	if !cs.entered || cs.run.Count > 0 || cs.Queue.Limited() {
 		cs.ch.conn.serve(cs)
 	}
 }
@@ -246,6 +249,9 @@ func (cs *consumer) fill() bool {
 				cs.idle()
 				return true
 			}
+			if cs.Queue.Kept() {
+				cs.number = -1 // see careful.go
+			}
 		}
 		switch cs.encode() {
 		case full:
@@ -281,10 +287,14 @@ func (cs *consumer) encode() outcome {
 		}
 		done, state := cs.encodeBatch()
 		cs.sent(done)
-		if state == unreadable {
+		switch state {
+		case unreadable:
 			cs.have = false
 			cs.skip(1)
-		} else if state != runDone {
+		case overdue:
+			cs.have = false
+			cs.expire()
+		case full, fetching:
 			return state
 		}
 	}
@@ -350,6 +360,10 @@ func (cs *consumer) encodeBatch() (done uint64, state outcome) {
 		if cs.record.Template != cs.number || cs.reader.BatchSeq() != cs.batchSeq {
 			cs.buildTemplate()
 		}
+		if cs.careful && cs.overdue() {
+			state = overdue
+			break
+		}
 		if cs.external {
 			cs.have = true
 			if state = cs.openBody(); state == runDone && len(out) > 0 {
@@ -391,6 +405,7 @@ func (cs *consumer) encodeBatch() (done uint64, state outcome) {
 func (cs *consumer) buildTemplate() {
 	cs.number, cs.batchSeq = cs.record.Template, cs.reader.BatchSeq()
 	t := cs.reader.Template(cs.number)
+	cs.careful = (cs.Queue.Kept() || expires(t.Properties)) && cs.beCareful(&t)
 	if string(t.Properties) == string(cs.built.Properties) && string(t.RoutingKey) == string(cs.built.RoutingKey) &&
 		string(t.Exchange) == string(cs.built.Exchange) && cs.built.Properties != nil {
 		return

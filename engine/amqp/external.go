@@ -42,7 +42,7 @@ func (ch *channel) beginExternal() {
 	c, p := ch.conn, &ch.pub
 	if ch.tx == nil && !p.mandatory {
 		// An error comes again when the message is complete.
-		if queues, err := ch.route(p.exchange, p.key, p.properties); err == nil && len(queues) == 0 {
+		if queues, err := ch.route(p.exchange, p.key, p.more, p.properties); err == nil && len(queues) == 0 {
 			p.discard = true
 			p.dropBody(c.shard)
 			return
@@ -195,7 +195,7 @@ func (c *conn) externalDone(ch *channel) error {
 	if ch.confirm {
 		ch.seq++
 	}
-	queues, err := ch.route(p.exchange, p.key, p.properties)
+	queues, err := ch.route(p.exchange, p.key, p.more, p.properties)
 	if err != nil {
 		in.Abort()
 		e := asError(err)

@@ -3,6 +3,7 @@ package amqp
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
@@ -32,8 +33,9 @@ type publish struct {
 	in        *bodies.Incoming // when it goes to a file; see external.go
 	discard   bool             // nobody wants the body
 
-	exchange, key, properties []byte // of this publish; owned
-	methodFrame, headerFrame  []byte // its encoded frames, for the fast path
+	exchange, key, properties []byte   // of this publish; owned
+	more                      [][]byte // routing keys of its CC and BCC headers
+	methodFrame, headerFrame  []byte   // its encoded frames, for the fast path
 
 	// Route cache: valid for (cachedExchange, cachedKey) under version.
 	cached         bool
@@ -135,11 +137,10 @@ func (c *conn) headerFrame(number uint16, payload, frame []byte) error {
 		ch.fail(amqp.Errorf(amqp.CodePreconditionFailed, amqp.BasicPublishID, "message size %d is larger than configured max size %d", h.BodySize, limit))
 		return nil
 	}
-	if err := c.checkProperties(h.Properties); err != nil {
+	if err := c.takeProperties(p, h.Properties); err != nil {
 		ch.fail(asError(err))
 		return nil
 	}
-	p.properties = append(p.properties[:0], h.Properties...)
 	p.headerFrame = append(p.headerFrame[:0], frame...)
 	p.size, p.received = h.BodySize, 0
 	p.state = pubBody
@@ -149,27 +150,70 @@ func (c *conn) headerFrame(number uint16, payload, frame []byte) error {
 	return nil
 }
 
-// checkProperties refuses what a broker must vouch for (406): a user id that is
-// not the connection's, an expiration that is not a number of milliseconds, a
-// delivery mode that does not exist.
-func (c *conn) checkProperties(raw []byte) error {
+// takeProperties keeps the properties of a publish. It refuses what a broker
+// must vouch for (406): a user id that is not the connection's, an expiration
+// that is not a number of milliseconds, a delivery mode that does not exist, CC
+// and BCC that are not lists of routing keys.
+func (c *conn) takeProperties(p *publish, raw []byte) error {
 	props, err := amqp.DecodeProperties(raw)
 	if err != nil {
 		return err
 	}
 	const id = amqp.BasicPublishID
 	if props.Flags&amqp.FlagDeliveryMode != 0 && props.DeliveryMode != 1 && props.DeliveryMode != 2 {
-		return amqp.Errorf(amqp.CodePreconditionFailed, id, "invalid message: unknown delivery mode %d", props.DeliveryMode)
+		return amqp.Errorf(amqp.CodePreconditionFailed, id, "invalid message: {delivery_mode_unknown,%d}", props.DeliveryMode)
 	}
 	if props.Flags&amqp.FlagUserID != 0 && string(props.UserID) != c.user.Name && !c.user.HasTag(access.TagImpersonator) {
 		return amqp.Errorf(amqp.CodePreconditionFailed, id, "user_id property set to '%s' but authenticated user was '%s'", props.UserID, c.user.Name)
 	}
 	if props.Flags&amqp.FlagExpiration != 0 {
-		if _, err := strconv.ParseUint(string(props.Expiration), 10, 63); err != nil {
-			return amqp.Errorf(amqp.CodePreconditionFailed, id, "invalid expiration '%s': not a number of milliseconds", props.Expiration)
+		if problem := expirationProblem(string(props.Expiration)); problem != "" {
+			return amqp.Errorf(amqp.CodePreconditionFailed, id, "invalid expiration '%s': %s", props.Expiration, problem)
 		}
 	}
+	p.more = nil
+	changed := false
+	if c.shard.srv.setTimestamp && props.Flags&amqp.FlagTimestamp == 0 {
+		props.Flags |= amqp.FlagTimestamp
+		props.Timestamp = uint64(c.shard.loop.Now().Unix())
+		changed = true
+	}
+	if props.Flags&amqp.FlagHeaders != 0 {
+		more, stored, err := broker.CarbonCopies(props.Headers)
+		if err != nil {
+			e := asError(err)
+			return &amqp.Error{Code: e.Code, Text: e.Text, MethodID: id}
+		}
+		p.more = more
+		if len(stored) != len(props.Headers) {
+			props.Headers = stored
+			changed = true
+		}
+	}
+	if changed {
+		p.properties = props.Append(p.properties[:0])
+	} else {
+		p.properties = append(p.properties[:0], raw...)
+	}
 	return nil
+}
+
+// expirationProblem says what is wrong with an expiration, in RabbitMQ's words.
+func expirationProblem(s string) string {
+	digits := strings.TrimLeft(s, "+-")
+	end := 0
+	for end < len(digits) && digits[end] >= '0' && digits[end] <= '9' {
+		end++
+	}
+	switch {
+	case end == 0 || len(s)-len(digits) > 1:
+		return "no_integer"
+	case end < len(digits):
+		return "{leftover_string," + strconv.Quote(digits[end:]) + "}"
+	case s[0] == '-' && strings.Trim(digits, "0") != "":
+		return "{value_negative,-" + strings.TrimLeft(digits, "0") + "}"
+	}
+	return ""
 }
 
 // contentChannel finds the channel of a content frame; nil without an error
@@ -313,7 +357,7 @@ func (c *conn) publishDone(ch *channel, body []byte) error {
 	if ch.confirm {
 		ch.seq++
 	}
-	queues, err := ch.route(p.exchange, p.key, p.properties)
+	queues, err := ch.route(p.exchange, p.key, p.more, p.properties)
 	if err != nil {
 		p.reset(c.shard)
 		e := asError(err)
@@ -327,12 +371,13 @@ func (c *conn) publishDone(ch *channel, body []byte) error {
 	return nil
 }
 
-// route finds the queues for a message, by the cache when it can.
-func (ch *channel) route(exchange, key, properties []byte) ([]*broker.Queue, error) {
+// route finds the queues for a message, by the cache when it can. more are
+// routing keys besides the message's own.
+func (ch *channel) route(exchange, key []byte, more [][]byte, properties []byte) ([]*broker.Queue, error) {
 	p := &ch.pub
 	vh := ch.conn.vhost
 	version := vh.Version()
-	if p.cached && p.version == version && p.traits == 0 && string(key) == string(p.cachedKey) && string(exchange) == string(p.cachedExchange) {
+	if p.cached && len(more) == 0 && p.version == version && p.traits == 0 && string(key) == string(p.cachedKey) && string(exchange) == string(p.cachedExchange) {
 		return p.queues, nil
 	}
 	if p.checked != version { // since CheckPublish
@@ -343,8 +388,8 @@ func (ch *channel) route(exchange, key, properties []byte) ([]*broker.Queue, err
 		p.traits = traits
 	}
 	var err error
-	p.queues, err = vh.Route(exchange, broker.Envelope{RoutingKey: key, Properties: properties}, p.queues[:0])
-	p.cached = err == nil
+	p.queues, err = vh.Route(exchange, broker.Envelope{RoutingKey: key, More: more, Properties: properties}, p.queues[:0])
+	p.cached = err == nil && len(more) == 0
 	p.version = version
 	p.cachedExchange = append(p.cachedExchange[:0], exchange...)
 	p.cachedKey = append(p.cachedKey[:0], key...)
@@ -402,7 +447,7 @@ func (c *conn) returned(ch *channel, code uint16, queues []*broker.Queue, exchan
 // learn prepares the fast path for publishes that repeat this one.
 func (c *conn) learn(ch *channel) {
 	p := &ch.pub
-	if p.size > uint64(c.frameMax-amqp.FrameOverhead) || len(p.queues) == 0 || p.checked != p.version || p.traits&broker.ByMessage != 0 {
+	if p.size > uint64(c.frameMax-amqp.FrameOverhead) || len(p.queues) == 0 || p.checked != p.version || p.traits&broker.ByMessage != 0 || c.shard.srv.setTimestamp {
 		c.fast = nil
 		return
 	}

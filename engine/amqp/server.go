@@ -25,6 +25,8 @@ type Options struct {
 	HandshakeTimeout time.Duration
 	Heartbeat        time.Duration // proposed; negative: none
 	MessageBytesMax  uint64
+	// SetTimestamp gives messages that come without a timestamp property one.
+	SetTimestamp bool
 }
 
 // Server is what all AMQP connections share.
@@ -36,6 +38,7 @@ type Server struct {
 	handshake       time.Duration
 	heartbeat       time.Duration
 	messageBytesMax uint64
+	setTimestamp    bool
 	bodies          *bodies.Store // nil: large bodies stay in memory
 	shards          []*shard
 	nextConn        atomic.Uint64
@@ -69,7 +72,7 @@ func NewServer(o Options) *Server {
 	s := &Server{
 		broker: o.Broker, mechanisms: o.Mechanisms, logger: o.Logger, version: o.Version,
 		handshake: o.HandshakeTimeout, heartbeat: o.Heartbeat, messageBytesMax: o.MessageBytesMax,
-		bodies: o.Broker.Bodies(),
+		bodies: o.Broker.Bodies(), setTimestamp: o.SetTimestamp,
 	}
 	if s.mechanisms == nil {
 		s.mechanisms = []Mechanism{Plain(o.Broker), AMQPlain(o.Broker)}

@@ -201,7 +201,7 @@ func (b *Broker) replayVHostDelete(name string) {
 		return
 	}
 	for _, q := range vh.queues {
-		b.dropped[q.ID] = true
+		b.drop(q)
 	}
 	for _, e := range vh.exchanges {
 		if e.history != nil {

@@ -15,24 +15,22 @@ var (
 		"x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy",
 		"x-max-priority", "x-queue-mode", "x-single-active-consumer", "x-queue-type",
 		"x-delivery-limit", "x-consumer-timeout",
+		"x-message-deduplication", "x-cache-size", "x-cache-ttl", "x-deduplication-header",
 	}
 )
 
-// ignoredArguments returns those of the known arguments that are given and
-// that this version keeps but does not act upon.
-func ignoredArguments(known []string, given amqp.Table) []string {
-	var ignored []string
-	for _, name := range known {
-		v, ok := given.Lookup(name)
-		if !ok {
-			continue
+// unbuiltQueueArguments are those that are kept but not acted upon yet.
+var unbuiltQueueArguments = []string{"x-max-priority", "x-single-active-consumer", "x-consumer-timeout"}
+
+// givenArguments returns those of the names that are in the table.
+func givenArguments(names []string, given amqp.Table) []string {
+	var found []string
+	for _, name := range names {
+		if _, ok := given.Lookup(name); ok {
+			found = append(found, name)
 		}
-		if kind, ok := v.Bytes(); ok && name == "x-queue-type" && string(kind) == "classic" || name == "x-queue-mode" {
-			continue // what every queue is, and what has no meaning any more
-		}
-		ignored = append(ignored, name)
 	}
-	return ignored
+	return found
 }
 
 // inequivalent is the error for a declare that does not match what is there.
@@ -50,6 +48,9 @@ func sameArguments(where string, names []string, current, received amqp.Table) e
 		b, hasB := received.Lookup(name)
 		if !hasA && !hasB || hasA && hasB && amqp.Equal(a, b) {
 			continue
+		}
+		if name == "x-queue-type" && queueType(current) == queueType(received) {
+			continue // classic, said or not
 		}
 		return amqp.Errorf(amqp.CodePreconditionFailed, 0, "inequivalent arg '%s' for %s: received %s but current is %s",
 			name, where, describe(b, hasB), describe(a, hasA))
@@ -76,6 +77,12 @@ func describe(v amqp.Value, present bool) string {
 
 func kindName(kind byte) string {
 	switch kind {
+	case 'S':
+		return "longstr"
+	case 't':
+		return "bool"
+	case 'x':
+		return "binary"
 	case 'b':
 		return "byte"
 	case 'B':

@@ -119,6 +119,9 @@ func (q *Queue) settle(first, count uint64) (ids []uint64) {
 		}
 	}
 	q.log.Settle(first, count)
+	if q.upkeep != nil {
+		q.upkeep.settled(q, first, count)
+	}
 	return ids
 }
 

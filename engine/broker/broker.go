@@ -29,6 +29,10 @@ type Options struct {
 	DefaultUser *DefaultUser
 	// LoopbackUsers may only come from this machine.
 	LoopbackUsers []string
+
+	// For tests: another clock (Unix milliseconds), and no keeper of its own.
+	now    func() int64
+	manual bool
 }
 
 // Broker is the set of virtual hosts of one data directory.
@@ -37,6 +41,7 @@ type Broker struct {
 	logger *slog.Logger
 	bodies *bodies.Store
 	scan   bodyScan
+	keeper keeper
 	defs   *Definitions
 
 	// admin is held while users, permissions and virtual hosts change; it comes
@@ -72,6 +77,8 @@ func Open(o Options) (*Broker, error) {
 		users: access.NewRegistry(), loopback: o.LoopbackUsers, dropped: map[uint64]bool{},
 	}
 	b.replays.stopping = make(chan struct{})
+	b.keeper.now, b.keeper.never = o.now, o.manual
+	b.keeper.init(b)
 	b.reserveLogID(1)
 	b.vhost(DefaultVHost)
 	defs, err := loadDefinitions(o.Disk, o.Store, o.Journaled, b.apply)
@@ -85,7 +92,11 @@ func Open(o Options) (*Broker, error) {
 		return nil, err
 	}
 	b.dropped = nil
-	return b, b.seed(o.DefaultUser)
+	if err := b.seed(o.DefaultUser); err != nil {
+		return nil, err
+	}
+	b.keeper.start() // not before everything is there that dead letters are routed by
+	return b, nil
 }
 
 // openLogs opens the log of each queue that the definitions left, and puts
@@ -113,6 +124,9 @@ func (b *Broker) openLogs(o *Options) error {
 			q.log = log
 			q.recover(o.CleanStop)
 			known[q.ID] = q
+			if err := q.recoverUpkeep(known); err != nil {
+				return err
+			}
 			b.recovered.Queues++
 			b.recovered.Messages += q.ready()
 		}
@@ -251,4 +265,5 @@ func (b *Broker) Bodies() *bodies.Store { return b.bodies }
 func (b *Broker) Close() {
 	b.replays.close()
 	b.scan.close()
+	b.keeper.close()
 }

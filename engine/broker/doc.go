@@ -33,6 +33,20 @@
 //     space and has no consumers; Route gives it behind all others.
 //  6. Definition records are appended in the order of the changes they describe
 //     (both happen under the vhost's lock).
+//  6. What a change of the ready messages asks for is done in attend, at its
+//     end and under the same lock: limits hold whenever the lock is free and no
+//     consumer can take. Nothing is read from the disk there.
+//  7. A dead letter is neither ready nor with a consumer; it stays unsettled
+//     until the keeper has moved it. Those that never were ready are holes behind
+//     the cursor: ready = returned.Len() + (next - cursor) - holes.Len().
+//  8. Who delivers looks at the record's time first (Deadline): that the keeper
+//     is late delivers nothing that has expired.
+//
+// A queue with limits, times to live, dead letters or a delivery limit has an
+// upkeep (upkeep.go), for which a plain one has nil. Its settings are made of
+// arguments and policies in one place (effective), immutable, and swapped as a
+// whole (apply). What is to be done without a client is done by the keeper
+// (keeper.go): one goroutine and a heap of times.
 //
 // Large messages have their bodies in files (bodies.go): the queue's log holds
 // references, the queue removes its name of a file when it settles the message.
@@ -42,11 +56,13 @@
 // adminvhosts.go). A change of permissions also raises the version of the
 // vhosts: what channels cached under it is void.
 //
-//  6. Nothing is recorded of a vhost after the record of its deletion: it is
+//  9. Nothing is recorded of a vhost after the record of its deletion: it is
 //     marked deleted, under its lock, before.
 //
 // Locks, in this order: Broker.admin, Broker.mu, VHost.mu, Queue.mu, then the
-// log's own.
+// log's own; keeper.mu is a leaf. Between Begin and End of a transaction of the
+// store VHost.mu must not be taken: who holds it may be waiting for the
+// transaction's end.
 // Never two of a kind at once. No lock is held while a consumer's owner is
 // told something: owners post to their loop.
 //

@@ -222,6 +222,12 @@ func tryOpen(t tb, d *testDisk, o segstore.Options, change ...func(*Options)) (*
 	return e, nil
 }
 
+// tryOpenAt opens a broker whose clock is the test's; the test calls keeper.step.
+func tryOpenAt(t tb, d *testDisk, o segstore.Options, now func() int64) (*env, error) {
+	t.Helper()
+	return tryOpen(t, d, o, func(o *Options) { o.now, o.manual = now, true })
+}
+
 // close stops in good order.
 func (e *env) close() {
 	e.t.Helper()
@@ -314,6 +320,13 @@ func (e *env) publish(q *Queue, bodies ...string) {
 // body reads one record of a queue's log.
 func (e *env) body(q *Queue, offset uint64) string {
 	e.t.Helper()
+	body, _ := e.record(q, offset)
+	return body
+}
+
+// record is body, and the properties.
+func (e *env) record(q *Queue, offset uint64) (body string, properties []byte) {
+	e.t.Helper()
 	r := q.log.NewReader()
 	defer r.Close()
 	for {
@@ -334,7 +347,7 @@ func (e *env) body(q *Queue, offset uint64) string {
 		if !r.Next(&rec) || rec.Offset != offset {
 			e.t.Fatalf("offset %d: the reader gives %d", offset, rec.Offset)
 		}
-		return string(rec.Body)
+		return string(rec.Body), bytes.Clone(r.Template(rec.Template).Properties)
 	}
 }
 
@@ -355,37 +368,4 @@ func wantError(t tb, err error, code uint16, text string) {
 	if e.Code != code || e.Text != text {
 		t.Errorf("got  %d %q\nwant %d %q", e.Code, e.Text, code, text)
 	}
-}
-
-// fakeOwner counts what a consumer is told.
-type fakeOwner struct {
-	mu        sync.Mutex
-	told      bool // it is this consumer's turn, as far as it knows
-	wakes     int
-	cancelled int
-}
-
-func (o *fakeOwner) Wake() {
-	o.mu.Lock()
-	o.told = true
-	o.wakes++
-	o.mu.Unlock()
-}
-
-func (o *fakeOwner) Cancelled() {
-	o.mu.Lock()
-	o.cancelled++
-	o.mu.Unlock()
-}
-
-func (o *fakeOwner) setTold(told bool) {
-	o.mu.Lock()
-	o.told = told
-	o.mu.Unlock()
-}
-
-func (o *fakeOwner) isTold() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.told
 }

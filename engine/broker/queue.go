@@ -2,6 +2,7 @@ package broker
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/wire/amqp"
@@ -28,6 +29,7 @@ type Consumer struct {
 	attached   bool
 	next, prev *Consumer // ring of consumers that can take messages
 	inRing     bool
+	room       uint64 // how much more it can take, as of its last Take
 }
 
 // Run is a series of consecutive offsets taken from a queue.
@@ -64,6 +66,17 @@ type Queue struct {
 	woken     *Consumer // holder of the token
 	pace      pace
 	external  *externalBodies // nil: no record has an external body; see bodies.go
+	upkeep    *upkeep         // nil: a plain queue; see upkeep.go
+
+	// settings are those of upkeep, for those who don't hold mu; nil without.
+	settings atomic.Pointer[settings]
+
+	// What the definitions know of it besides. Guarded by VHost.mu.
+	hadExpirations bool          // messages had expirations of their own
+	countsID       uint64        // the log of delivery counts, 0: none
+	countsLog      *segstore.Log // see counts.go
+	dedupID        uint64        // the log of values seen, 0: none
+	dedupLog       *segstore.Log // see dedup.go
 
 	// keep > 0: the queue is hidden and keeps so many messages; see history.go.
 	keep uint64
@@ -97,20 +110,19 @@ func (q *Queue) recover(clean bool) {
 	if !clean {
 		q.cursor, q.crashed = q.end, q.end
 	}
-	// Whatever lies before a settled offset had been delivered too.
-	for from := q.log.Low(); from < q.end; {
+	q.log.SetCursor(q.cursor)
+	// Settled offsets behind the cursor are dead letters that were never ready,
+	// or damaged records.
+	for from := q.cursor; from < q.end; {
 		first, count := q.log.NextUnsettled(from, q.end-from)
 		if count == 0 {
-			q.cursor = q.end
-			break
+			first = q.end
 		}
-		if first+count == q.end {
-			q.cursor = max(q.cursor, first)
-			break
+		if first > from {
+			q.needUpkeep().holes.Add(from, first-from)
 		}
 		from = first + count
 	}
-	q.log.SetCursor(q.cursor)
 	for from := q.log.Low(); from < q.cursor; {
 		first, count := q.log.NextUnsettled(from, q.cursor-from)
 		if count == 0 || first >= q.cursor {
@@ -125,7 +137,9 @@ func (q *Queue) recover(clean bool) {
 // Publish appends a batch and returns the offset after its last record, and
 // whether the queue's consumers are behind (see HoldBack). external names the
 // bodies of those records that have theirs in a file; they are the queue's from
-// now on. now is in Unix milliseconds. It fails when the queue's log is fenced.
+// now on. now is in Unix milliseconds. It fails when the queue's log is fenced;
+// when the queue is at its limit and refuses some records the error is an
+// *Overflow, and all others are in.
 func (q *Queue) Publish(b *segstore.Batch, now int64, external ...BodyAt) (end uint64, behind bool, err error) {
 	q.mu.Lock()
 	if q.deleted {
@@ -134,6 +148,9 @@ func (q *Queue) Publish(b *segstore.Batch, now int64, external ...BodyAt) (end u
 			q.VHost.broker.bodies.RemoveDir(q.BodyDir())
 		}
 		return 0, false, nil
+	}
+	if q.upkeep != nil && q.keep == 0 {
+		return q.publishKept(b, now, external)
 	}
 	base, err := q.log.Append(b)
 	if err != nil {
@@ -170,7 +187,13 @@ func tell(wake *Consumer, relieved []Publisher) {
 	}
 }
 
-func (q *Queue) ready() uint64 { return q.returned.Len() + q.end - q.cursor }
+func (q *Queue) ready() uint64 {
+	n := q.returned.Len() + q.end - q.cursor
+	if q.upkeep != nil {
+		n -= q.upkeep.holes.Len()
+	}
+	return n
+}
 
 // grantToken gives the token to the consumer whose turn it is, if it is free
 // and there is something to take; the caller wakes it after unlocking.
@@ -202,12 +225,14 @@ func (q *Queue) quantum(ready uint64) uint64 {
 // milliseconds.
 func (q *Queue) Take(c *Consumer, limit uint64, now int64) (run Run, more bool) {
 	q.mu.Lock()
+	c.room = limit
 	if q.deleted || !c.inRing || limit == 0 || (q.woken != c && q.ringLen > 1) {
 		q.mu.Unlock()
 		return Run{}, false
 	}
 	ready := q.ready()
 	run = q.take(min(limit, q.quantum(ready)))
+	c.room -= run.Count
 	q.pace.took(run.Count, now)
 	q.ring = c.next
 	q.woken = nil
@@ -225,13 +250,24 @@ func (q *Queue) take(limit uint64) Run {
 	if q.returned.Len() > 0 {
 		run.First, run.Count = q.returned.PopFront(limit)
 		run.Redelivered = true
-	} else if n := min(limit, q.end-q.cursor); n > 0 {
+	} else if n := q.fresh(limit); n > 0 {
 		run.First, run.Count = q.cursor, n
 		q.cursor += n
 		q.log.SetCursor(q.cursor)
 	}
 	q.unacked += run.Count
+	if q.upkeep != nil {
+		q.upkeep.left(run.First, run.Count)
+	}
 	return run
+}
+
+// fresh is how many may be taken from the cursor on, at most limit.
+func (q *Queue) fresh(limit uint64) uint64 {
+	if q.upkeep != nil {
+		return q.upkeep.fresh(q, limit)
+	}
+	return min(limit, q.end-q.cursor)
 }
 
 // Get takes one message for basic.get; remaining counts those still ready.
@@ -242,6 +278,8 @@ func (q *Queue) Get() (run Run, remaining uint64) {
 		return Run{}, 0
 	}
 	run = q.take(1)
+	q.touch()
+	q.attend()
 	return run, q.ready()
 }
 
@@ -260,6 +298,9 @@ func (q *Queue) SettleKeeping(first, count uint64) (ids []uint64) {
 	q.mu.Lock()
 	q.unacked -= count
 	deleted := q.deleted
+	if q.upkeep != nil && !deleted {
+		q.upkeep.settled(q, first, count)
+	}
 	if q.external != nil && !deleted {
 		ids = q.settle(first, count)
 		q.mu.Unlock()
@@ -280,7 +321,11 @@ func (q *Queue) Return(run Run) {
 		q.cursor = run.First
 		q.log.SetCursor(q.cursor)
 		q.unacked -= run.Count
+		if q.upkeep != nil {
+			q.upkeep.entered(run.First, run.Count)
+		}
 		wake := q.grantToken()
+		q.attend()
 		q.mu.Unlock()
 		if wake != nil {
 			wake.Owner.Wake()
@@ -288,20 +333,30 @@ func (q *Queue) Return(run Run) {
 		return
 	}
 	q.mu.Unlock()
-	q.Requeue(run.First, run.Count)
+	q.requeue(run.First, run.Count, false)
 }
 
-// Requeue returns taken offsets to their original position, flagged as
-// redelivered from now on.
-func (q *Queue) Requeue(first, count uint64) {
+// Requeue returns delivered offsets to their original position, flagged as
+// redelivered from now on. A queue with a delivery limit counts that.
+func (q *Queue) Requeue(first, count uint64) { q.requeue(first, count, true) }
+
+func (q *Queue) requeue(first, count uint64, delivered bool) {
 	q.mu.Lock()
 	q.unacked -= count
 	if q.deleted {
 		q.mu.Unlock()
 		return
 	}
-	q.returned.Add(first, count)
+	if e := q.upkeep; e != nil && delivered && e.set.deliveryLimit != unlimited {
+		q.comeBack(first, count)
+	} else {
+		q.returned.Add(first, count)
+		if e != nil {
+			e.entered(first, count)
+		}
+	}
 	wake := q.grantToken()
+	q.attend()
 	q.mu.Unlock()
 	if wake != nil {
 		wake.Owner.Wake()
@@ -362,6 +417,7 @@ func (q *Queue) leave(c *Consumer) *Consumer {
 	if q.woken == c {
 		q.woken = nil
 	}
+	q.attend()
 	return q.grantToken()
 }
 
@@ -391,6 +447,14 @@ func (q *Queue) purge() (n uint64, ids []uint64) {
 	n = q.ready()
 	for q.returned.Len() > 0 {
 		ids = append(ids, q.settle(q.returned.PopFront(takeMax))...)
+	}
+	if e := q.upkeep; e != nil {
+		for e.holes.Len() > 0 { // dead letters, which stay
+			first, count := e.holes.PopFront(e.holes.Len())
+			ids = append(ids, q.settle(q.cursor, first-q.cursor)...)
+			q.cursor = first + count
+		}
+		e.readyBytes = 0
 	}
 	if q.end > q.cursor {
 		ids = append(ids, q.settle(q.cursor, q.end-q.cursor)...)
@@ -447,6 +511,9 @@ func (q *Queue) Detach(c *Consumer) {
 		}
 	}
 	last := len(q.consumers) == 0
+	if last {
+		q.touch()
+	}
 	relieved := q.relieved(q.pace.clock)
 	q.mu.Unlock()
 	tell(wake, relieved)
@@ -474,6 +541,10 @@ func (q *Queue) markDeleted() (ready uint64, consumers []*Consumer) {
 	q.returned = rangeSet{}
 	q.external = nil // their directory goes with the log's
 	q.cursor = q.end
+	if e := q.upkeep; e != nil {
+		e.holes, e.sizes, e.dead, e.counts, e.doomed, e.dedup = rangeSet{}, nil, deadList{}, counts{}, nil, nil
+		q.VHost.broker.keeper.arm(q, 0) // to close its readers
+	}
 	relieved := q.relieved(q.pace.clock)
 	q.mu.Unlock()
 	tell(nil, relieved)

@@ -59,3 +59,9 @@ func (s *rangeSet) PopFront(limit uint64) (first, count uint64) {
 	}
 	return first, count
 }
+
+// Contains says whether the offset is in the set.
+func (s *rangeSet) Contains(offset uint64) bool {
+	i := sort.Search(len(s.spans), func(i int) bool { return s.spans[i].end > offset })
+	return i < len(s.spans) && s.spans[i].first <= offset
+}

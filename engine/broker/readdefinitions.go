@@ -34,6 +34,10 @@ type DefinitionInfo struct {
 	VHost   string // of exchanges, queues, bindings and permissions; a vhost's name
 	Name    string // of the exchange, queue or user; the source of a binding
 	LogID   uint64 // of a queue, or of what an exchange keeps; 0: none
+	// CountsID is the log of a queue's delivery counts; 0: there is none.
+	CountsID uint64
+	// DedupID is the log of the values that a deduplicating queue has seen.
+	DedupID uint64
 	Seq     uint64 // of a snapshot: the number of the last record it includes
 	Err     error
 }
@@ -128,8 +132,9 @@ func readDefinition(rec []byte, first bool) (info DefinitionInfo) {
 		info.Kind, info.Deleted = DefinitionExchange, true
 	case recQueueDeclare:
 		info.Kind, info.LogID = DefinitionQueue, r.num()
-		r.flags()
+		flags := r.flags()
 		r.table()
+		info.CountsID, info.DedupID = r.numIf(flags, flagCounts), r.numIf(flags, flagDedup)
 	case recQueueDelete:
 		info.Kind, info.Deleted, info.LogID = DefinitionQueue, true, r.num()
 	case recBind, recUnbind:

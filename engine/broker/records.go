@@ -14,7 +14,7 @@ import (
 const (
 	recExchangeDeclare byte = 1 // vhost, name, type, flags, arguments; if it keeps a history: its log id
 	recExchangeDelete  byte = 2 // vhost, name
-	recQueueDeclare    byte = 3 // vhost, name, log id, flags, arguments
+	recQueueDeclare    byte = 3 // vhost, name, log id, flags, arguments[, log id of delivery counts][, of values seen]; again when a flag comes
 	recQueueDelete     byte = 4 // vhost, name, log id
 	recBind            byte = 5 // vhost, source, flags, destination, key, arguments
 	recUnbind          byte = 6 // likewise
@@ -28,6 +28,9 @@ const (
 	flagAutoDelete byte = 1 << iota
 	flagInternal
 	flagToExchange
+	flagExpirations // messages had expirations of their own
+	flagCounts      // there is a log of delivery counts
+	flagDedup       // there is a log of values seen
 )
 
 type fields []byte
@@ -63,8 +66,16 @@ func queueRecord(kind byte, vh *VHost, q *Queue) []byte {
 	if kind == recQueueDelete {
 		return f
 	}
-	f = append(f, flagIf(q.AutoDelete, flagAutoDelete))
-	return f.str(string(q.Arguments))
+	f = append(f, flagIf(q.AutoDelete, flagAutoDelete)|flagIf(q.hadExpirations, flagExpirations)|
+		flagIf(q.countsID != 0, flagCounts)|flagIf(q.dedupID != 0, flagDedup))
+	f = f.str(string(q.Arguments))
+	if q.countsID != 0 {
+		f = f.num(q.countsID)
+	}
+	if q.dedupID != 0 {
+		f = f.num(q.dedupID)
+	}
+	return f
 }
 
 func bindingRecord(kind byte, vh *VHost, b *Binding) []byte {
@@ -113,6 +124,14 @@ func (r *reader) flags() byte {
 	b := r.rest[0]
 	r.rest = r.rest[1:]
 	return b
+}
+
+// numIf is a number that is there when a flag says so.
+func (r *reader) numIf(flags, flag byte) uint64 {
+	if flags&flag == 0 {
+		return 0
+	}
+	return r.num()
 }
 
 func (r *reader) table() amqp.Table {
@@ -167,16 +186,28 @@ func (b *Broker) apply(rec []byte) error {
 	case recQueueDeclare:
 		d := QueueDeclare{Name: r.str(), Durable: true}
 		id := r.num()
-		d.AutoDelete, d.Arguments = r.flags()&flagAutoDelete != 0, r.table()
-		if r.err == nil && vh.queues[d.Name] == nil {
+		flags := r.flags()
+		d.AutoDelete, d.Arguments = flags&flagAutoDelete != 0, r.table()
+		countsID, dedupID := r.numIf(flags, flagCounts), r.numIf(flags, flagDedup)
+		if r.err != nil {
+			return r.err
+		}
+		q := vh.queues[d.Name]
+		if q == nil {
 			b.reserveLogID(id + 1)
 			// The log is opened when it is known that the queue still exists.
-			vh.queues[d.Name] = &Queue{Name: d.Name, VHost: vh, Durable: true, AutoDelete: d.AutoDelete, Arguments: d.Arguments, ID: id}
+			q = &Queue{Name: d.Name, VHost: vh, Durable: true, AutoDelete: d.AutoDelete, Arguments: d.Arguments, ID: id}
+			vh.queues[d.Name] = q
+		}
+		if q.ID == id {
+			b.reserveLogID(max(countsID, dedupID) + 1)
+			q.hadExpirations = q.hadExpirations || flags&flagExpirations != 0
+			q.countsID, q.dedupID = max(q.countsID, countsID), max(q.dedupID, dedupID)
 		}
 	case recQueueDelete:
 		if q := vh.queues[r.str()]; r.err == nil && q != nil {
 			delete(vh.queues, q.Name)
-			b.dropped[q.ID] = true
+			b.drop(q)
 			for source := range q.bound {
 				vh.unbindAll(source, Dest{Queue: q})
 			}

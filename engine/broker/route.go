@@ -11,6 +11,9 @@ import (
 // Envelope is what routing looks at.
 type Envelope struct {
 	RoutingKey []byte
+	// More are the routing keys of the headers CC and BCC: direct and topic
+	// exchanges route by each of them, too.
+	More [][]byte
 	// Properties are the encoded ones; they are decoded only when an exchange
 	// on the way asks for them.
 	Properties []byte
@@ -41,6 +44,11 @@ func (vh *VHost) Route(exchange []byte, m Envelope, dst []*Queue) ([]*Queue, err
 	if len(exchange) == 0 {
 		if q := vh.queues[string(m.RoutingKey)]; q != nil {
 			dst = append(dst, q)
+		}
+		for _, key := range m.More {
+			if q := vh.queues[string(key)]; q != nil && !slices.Contains(dst, q) {
+				dst = append(dst, q)
+			}
 		}
 		return dst, nil
 	}
@@ -146,6 +154,11 @@ func (r *router) leave(e *Exchange) {
 		if q := r.vh.queues[string(r.message.RoutingKey)]; q != nil {
 			r.add(q)
 		}
+		for _, key := range r.message.More {
+			if q := r.vh.queues[string(key)]; q != nil {
+				r.add(q)
+			}
+		}
 		return
 	}
 	value, headers := r.message.RoutingKey, amqp.Table(nil)
@@ -159,6 +172,11 @@ func (r *router) leave(e *Exchange) {
 		r.keeping = append(r.keeping, e.history)
 	}
 	r.found = e.index.Route(value, headers, r.found[:0])
+	if len(r.message.More) > 0 && (e.Type == typeDirect || e.Type == typeTopic) {
+		for _, key := range r.message.More {
+			r.found = e.index.Route(key, nil, r.found)
+		}
+	}
 	r.foundMost = max(r.foundMost, len(r.found))
 	if len(r.found) == 0 {
 		if name, ok := e.alternate(); ok {
@@ -168,7 +186,7 @@ func (r *router) leave(e *Exchange) {
 		}
 		return
 	}
-	if len(r.exchanges) == 1 && len(e.outgoing) == 0 {
+	if len(r.exchanges) == 1 && len(e.outgoing) == 0 && len(r.message.More) == 0 {
 		for _, d := range r.found { // distinct already, and the first
 			r.dst = append(r.dst, d.Queue)
 		}

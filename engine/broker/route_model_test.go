@@ -127,7 +127,7 @@ func TestRoute_Model(t *testing.T) {
 				var first []string
 				for i, value := range values {
 					want := m.route(name, key, value)
-					got := routeNames(t, vh, name, Envelope{[]byte(key), headersOf(value)})
+					got := routeNames(t, vh, name, Envelope{RoutingKey: []byte(key), Properties: headersOf(value)})
 					if !slices.Equal(got, want) {
 						t.Fatalf("%s %q %q: %v, want %v\n%+v", name, key, value, got, want, m)
 					}
@@ -219,7 +219,7 @@ func TestRoute_AllocatesNothing(t *testing.T) {
 		source, dest, _ := vh.ends(&bd, nil)
 		vh.bind(source, dest, &bd)
 	}
-	m := Envelope{[]byte("1"), headersOf("x")}
+	m := Envelope{RoutingKey: []byte("1"), Properties: headersOf("x")}
 	dst := make([]*Queue, 0, 8)
 	for _, name := range []string{"", "direct", "headers", "unroutable", "source", "ring", "random"} {
 		exchange := []byte(name)

@@ -206,6 +206,9 @@ func (vh *VHost) DeclareQueue(d QueueDeclare, owner any) (q *Queue, created bool
 	}
 	if d.Passive {
 		q, err = vh.usable(q, d.Name, owner)
+		if err == nil {
+			q.Touch()
+		}
 		return q, false, 0, err
 	}
 	if vh.deleted.Load() {
@@ -223,7 +226,11 @@ func (vh *VHost) DeclareQueue(d QueueDeclare, owner any) (q *Queue, created bool
 		if q.Durable {
 			seq = vh.broker.pendingSeq()
 		}
-		return q, false, seq, vh.sameQueue(q, &d, owner)
+		err := vh.sameQueue(q, &d, owner)
+		if err == nil {
+			q.Touch()
+		}
+		return q, false, seq, err
 	}
 	if !generated && strings.HasPrefix(d.Name, "amq.") {
 		return nil, false, 0, amqp.Errorf(amqp.CodeAccessRefused, 0, "queue name '%s' contains reserved prefix 'amq.*'", d.Name)
@@ -234,10 +241,17 @@ func (vh *VHost) DeclareQueue(d QueueDeclare, owner any) (q *Queue, created bool
 	if err := vh.checkQueueLimit(d.Name); err != nil {
 		return nil, false, 0, err
 	}
+	if err := vh.checkQueueArguments(&d); err != nil {
+		return nil, false, 0, err
+	}
 	if q, err = vh.addQueue(d, owner, vh.broker.newLogID()); err != nil {
 		return nil, false, 0, err
 	}
-	vh.warnIgnored("queue", d.Name, ignoredArguments(queueArguments, d.Arguments))
+	vh.warnIgnored("queue", d.Name, givenArguments(unbuiltQueueArguments, d.Arguments))
+	if queueType(d.Arguments) == "quorum" {
+		vh.broker.logger.Info("a quorum queue is declared: on this one node it is a durable classic queue that counts deliveries",
+			"queue", d.Name, "vhost", vh.Name)
+	}
 	if q.Durable && q.Owner == nil {
 		seq = vh.broker.record(queueRecord(recQueueDeclare, vh, q))
 	}
@@ -265,6 +279,10 @@ func (vh *VHost) addQueue(d QueueDeclare, owner any, id uint64) (*Queue, error) 
 	}
 	q.log = log
 	q.recover(true) // a new log
+	q.applyArguments()
+	if err := vh.openDedup(q); err != nil {
+		return nil, err
+	}
 	vh.queues[q.Name] = q
 	vh.version.Add(1)
 	return q, nil
@@ -333,6 +351,14 @@ func (vh *VHost) dropQueue(q *Queue) (ready uint64, consumers []*Consumer, seq u
 func (vh *VHost) finishDelete(q *Queue, consumers []*Consumer) {
 	if err := q.log.Delete(); err != nil {
 		vh.broker.logger.Error("cannot delete the files of a queue", "queue", q.Name, "vhost", vh.Name, "err", err)
+	}
+	for _, log := range []*segstore.Log{q.countsLog, q.dedupLog} { // nobody changes them any more
+		if log == nil {
+			continue
+		}
+		if err := log.Delete(); err != nil {
+			vh.broker.logger.Error("cannot delete what is kept beside a queue", "queue", q.Name, "vhost", vh.Name, "log", log.ID(), "err", err)
+		}
 	}
 	if b := vh.broker.bodies; b != nil {
 		b.RemoveDir(q.BodyDir())

@@ -1,0 +1,229 @@
+package broker
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+
+	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/wire/amqp"
+)
+
+// Deduplication. A queue declared with x-message-deduplication takes each value
+// of a header (x-deduplication-header unless the argument of that name says
+// otherwise) once: a message with a value that it has seen is dropped, and
+// confirmed like one that was taken. It remembers the last x-cache-size values,
+// and those of the batch at hand, each for x-cache-ttl at most; a message's own
+// header x-cache-ttl comes first.
+// Messages without the header are never duplicates.
+//
+// Values are kept as hashes, in the order of their arrival, which makes a log of
+// them: one record of 24 bytes for each, settled when the value is forgotten. It
+// stands beside the queue's own, its id is in the queue's definition, and a start
+// reads it back. A crash may lose the values of the last moments, like
+// acknowledgements.
+
+const (
+	dedupHeaderDefault = "x-deduplication-header"
+	dedupSizeDefault   = 128
+	dedupSizeMax       = 10_000_000
+	dedupRecordBytes   = 24
+)
+
+// dedupValue is a hash of a header's value: the first half of SHA-256, because
+// it must be the same after a restart and publishers may be hostile.
+type dedupValue [16]byte
+
+// dedup is part of an upkeep; guarded by Queue.mu.
+type dedup struct {
+	header string
+	size   int
+	ttl    int64 // ms
+
+	until map[dedupValue]int64 // the first ms at which the value is forgotten
+	order []dedupEntry         // in the order of arrival, from head on
+	head  int
+	log   *segstore.Log // nil: not kept
+	base  uint64        // offset in the log of the entry at head
+}
+
+type dedupEntry struct {
+	value dedupValue
+	until int64
+	at    int // of the record in its batch; while it is published
+}
+
+func newDedup(s *settings) *dedup {
+	return &dedup{header: s.dedupHeader, size: int(min(s.dedupSize, 1<<30)), ttl: s.dedupTTL, until: map[dedupValue]int64{}}
+}
+
+// judge splits a batch: which records are duplicates, and the values of others.
+func (d *dedup) judge(b *segstore.Batch, now int64) (duplicates []int, fresh []dedupEntry) {
+	var here map[dedupValue]struct{}
+	b.Each(func(i int, t segstore.Template, _ []byte) {
+		value, ttl, ok := d.valueOf(t.Properties)
+		if !ok {
+			return
+		}
+		_, twice := here[value]
+		if twice || d.until[value] > now {
+			duplicates = append(duplicates, i)
+			return
+		}
+		if here == nil {
+			here = map[dedupValue]struct{}{}
+		}
+		here[value] = struct{}{}
+		fresh = append(fresh, dedupEntry{value, later(now, ttl), i})
+	})
+	return duplicates, fresh
+}
+
+func (d *dedup) valueOf(properties []byte) (value dedupValue, ttl int64, ok bool) {
+	p, err := amqp.DecodeProperties(clearMarks(properties))
+	if err != nil || p.Flags&amqp.FlagHeaders == 0 {
+		return value, 0, false
+	}
+	v, ok := p.Headers.Lookup(d.header)
+	if !ok {
+		return value, 0, false
+	}
+	sum := sha256.Sum256(v.Append(nil))
+	ttl = d.ttl
+	if own, ok := p.Headers.Lookup("x-cache-ttl"); ok {
+		if n, ok := own.Int64(); ok && n >= 0 {
+			ttl = n
+		}
+	}
+	return dedupValue(sum[:]), ttl, true
+}
+
+// remember keeps the values of accepted records, and forgets the oldest.
+func (d *dedup) remember(store *segstore.Store, entries []dedupEntry, now int64) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	var err error
+	if d.log != nil {
+		b := store.NewBatch()
+		b.Reset(now)
+		t := b.Template(nil, nil, nil)
+		for _, e := range entries {
+			b.Add(t, binary.LittleEndian.AppendUint64(e.value[:], uint64(e.until)))
+		}
+		_, err = d.log.Append(b)
+		b.Release()
+		if err != nil {
+			d.log = nil // it is fenced, and gets no more than it has
+		}
+	}
+	for _, e := range entries {
+		d.add(e)
+	}
+	return err
+}
+
+// add puts a value behind the others.
+func (d *dedup) add(e dedupEntry) {
+	d.order = append(d.order, e)
+	d.until[e.value] = e.until
+	n := uint64(0)
+	for len(d.order)-d.head > d.size {
+		if oldest := d.order[d.head]; d.until[oldest.value] == oldest.until {
+			delete(d.until, oldest.value)
+		}
+		d.head++
+		n++
+	}
+	if n > 0 && d.log != nil {
+		d.log.Settle(d.base, n)
+	}
+	d.base += n
+	if d.head > 64 && d.head > len(d.order)/2 {
+		d.order = append(d.order[:0], d.order[d.head:]...)
+		d.head = 0
+	}
+}
+
+// read takes back what the log has, at the start.
+func (d *dedup) read(log *segstore.Log) error {
+	d.base = log.Low()
+	next := d.base
+	err := readLog(log, func(offset uint64, body []byte) {
+		for ; next < offset; next++ { // damaged: the place is kept, so that offsets are right
+			d.add(dedupEntry{})
+		}
+		if len(body) == dedupRecordBytes {
+			d.add(dedupEntry{value: dedupValue(body[:16]), until: int64(binary.LittleEndian.Uint64(body[16:]))})
+		} else {
+			d.add(dedupEntry{})
+		}
+		next++
+	})
+	for ; next < log.Next(); next++ {
+		d.add(dedupEntry{})
+	}
+	if n := d.base - log.Low(); d.base > log.Low() {
+		log.Settle(log.Low(), n)
+	}
+	d.log = log
+	return err
+}
+
+// openDedup gives a new queue the log of values that it needs; the caller holds
+// VHost.mu.
+func (vh *VHost) openDedup(q *Queue) error {
+	if q.upkeep == nil || q.upkeep.dedup == nil || !q.Durable || q.Owner != nil {
+		return nil
+	}
+	q.dedupID = vh.broker.newLogID()
+	if err := q.readDedup(); err != nil {
+		return amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of queue '%s' in vhost '%s': %v", q.Name, vh.Name, err)
+	}
+	return nil
+}
+
+// readDedup opens the queue's log of values, before anybody uses it.
+func (q *Queue) readDedup() error {
+	log, err := q.VHost.broker.store.OpenLog(q.dedupID, segstore.LogOptions{})
+	if err != nil {
+		return err
+	}
+	q.dedupLog = log
+	if q.upkeep == nil || q.upkeep.dedup == nil {
+		return nil
+	}
+	return q.upkeep.dedup.read(log)
+}
+
+// readLog calls visit for each unsettled record of a log. It waits for the disk.
+func readLog(log *segstore.Log, visit func(offset uint64, body []byte)) error {
+	r := log.NewReader()
+	defer r.Close()
+	woken := make(chan struct{}, 1)
+	var rec segstore.Record
+	for at := log.Low(); at < log.Next(); {
+		first, n := log.NextUnsettled(at, log.Next()-at)
+		if n == 0 {
+			break
+		}
+		at = first
+		err := r.Seek(at, func() { woken <- struct{}{} })
+		if errors.Is(err, segstore.ErrNotResident) {
+			<-woken
+			continue
+		}
+		if next, ok := missing(err); ok {
+			at = next
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for n > 0 && r.Next(&rec) {
+			visit(rec.Offset, rec.Body)
+			at, n = at+1, n-1
+		}
+	}
+	return nil
+}
