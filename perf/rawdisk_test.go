@@ -118,9 +118,9 @@ func TestThroughputAgainstRelay(t *testing.T) {
 
 func TestWriteCosts(t *testing.T) {
 	t.Parallel()
-	begin := snapshot{usage: process.Usage{BrokerWritten: 1000, WrittenKnown: true}}
-	end := snapshot{usage: process.Usage{BrokerWritten: 4600, WrittenKnown: true}}
-	if got := newWriteCosts(begin, end, 100, 16); got == nil || got.Bytes != 3600 || got.PerPayload != 2.25 || got.PerRecord != 2 {
+	begin := snapshot{usage: process.Usage{BrokerWritten: process.Writes{Dirtied: 1000, Called: 100}, WrittenKnown: true}}
+	end := snapshot{usage: process.Usage{BrokerWritten: process.Writes{Dirtied: 4600, Called: 1900}, WrittenKnown: true}}
+	if got := newWriteCosts(begin, end, 100, 16); got == nil || got.Bytes != 3600 || got.PerPayload != 2.25 || got.PerRecord != 2 || got.Called != 1800 || got.CalledPerRecord != 1 {
 		t.Errorf("%+v", got)
 	}
 	if got := newWriteCosts(begin, end, 100, 0); got == nil || got.PerPayload != 0 || got.PerRecord != 18 {

@@ -96,13 +96,18 @@ func recordBytes(size uint64) uint64 {
 // newWriteCosts relates what the broker wrote between two snapshots to
 // messages of that size; nil when unknown or when there were none.
 func newWriteCosts(begin, end snapshot, messages, size uint64) *writeCosts {
-	if !begin.usage.WrittenKnown || !end.usage.WrittenKnown || messages == 0 || end.usage.BrokerWritten < begin.usage.BrokerWritten {
+	if !begin.usage.WrittenKnown || !end.usage.WrittenKnown || messages == 0 || end.usage.BrokerWritten.Called < begin.usage.BrokerWritten.Called {
 		return nil
 	}
-	costs := &writeCosts{Bytes: end.usage.BrokerWritten - begin.usage.BrokerWritten}
+	costs := &writeCosts{
+		Bytes:  end.usage.BrokerWritten.Dirtied - begin.usage.BrokerWritten.Dirtied,
+		Called: end.usage.BrokerWritten.Called - begin.usage.BrokerWritten.Called,
+	}
 	costs.PerRecord = float64(costs.Bytes) / float64(messages*recordBytes(size))
+	costs.CalledPerRecord = float64(costs.Called) / float64(messages*recordBytes(size))
 	if size > 0 {
 		costs.PerPayload = float64(costs.Bytes) / float64(messages*size)
+		costs.CalledPerPayload = float64(costs.Called) / float64(messages*size)
 	}
 	return costs
 }

@@ -134,7 +134,7 @@ func (m *meter) fill(row *Row) {
 	row.BrokerCPU, row.BrokerCores, row.BrokerThread = &perOperation, &cores, &costs.BrokerThread
 	row.RSS = &results.RSS{Last: m.memory.Last, Max: m.memory.Max}
 	if begin.usage.WrittenKnown && end.usage.WrittenKnown {
-		written := float64(end.usage.BrokerWritten-begin.usage.BrokerWritten) / operations
+		written := float64(end.usage.BrokerWritten.Called-begin.usage.BrokerWritten.Called) / operations
 		row.BrokerWritten = &written
 	}
 	row.Bottleneck = costs.OwnBottleneck(func(i int) bool { return len(m.run.loops[i].Clients) > 0 })

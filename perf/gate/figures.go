@@ -28,7 +28,7 @@ func sections() []suite.Section {
 		}},
 		{Name: "backlog", Steps: []suite.Step{{
 			Scenario: "backlog", Arguments: "-u {queue} -C {messages} -s 16 --settle {settle}",
-			Figures: []suite.Extract{figure("rss-backlog", "filled.memory.vm_rss"), figure("written-bulk", "fill.broker_writes.bytes_per_record_byte")},
+			Figures: []suite.Extract{figure("rss-backlog", "filled.memory.vm_rss"), figure("written-bulk", "fill.broker_writes.write_call_bytes_per_record_byte")},
 		}}},
 		{Name: "queues", Steps: []suite.Step{{
 			Scenario: "queue-count", Arguments: "-u {queue} -n 1000 --settle {settle}",
@@ -40,7 +40,7 @@ func sections() []suite.Section {
 		}}},
 		{Name: "confirm", Steps: []suite.Step{{
 			Scenario: "confirm", Arguments: "-u {queue} -w 1x1000 -z 0.5 --warmup {warmup}",
-			Figures: []suite.Extract{figure("written-confirmed", "rows.0.broker_writes.bytes_per_record_byte")},
+			Figures: []suite.Extract{figure("written-confirmed", "rows.0.broker_writes.write_call_bytes_per_record_byte")},
 		}}},
 	}
 }

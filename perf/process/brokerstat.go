@@ -70,26 +70,43 @@ func parseStatusMemory(raw []byte) results.Memory {
 	return figures
 }
 
-// Written reads how many bytes a process has caused to be sent to
-// storage, all threads: write_bytes of /proc/PID/io, which counts pages when
-// they become dirty and direct writes when they are made (proc_pid_io(5)). ok
-// is false where that can't be read: another user's process.
-func Written(pid int) (written uint64, ok bool) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
-	if err != nil {
-		return 0, false
-	}
-	return parseWrittenBytes(raw)
+// Writes is what a process has written, all threads, by /proc/PID/io
+// (proc_pid_io(5)).
+type Writes struct {
+	// Dirtied is write_bytes: pages when they become dirty, and direct writes.
+	// Where the page cache works with large folios, a small write counts as a
+	// whole folio, which may be 64 KiB and more, and less of it goes to the disk.
+	Dirtied uint64
+	// Called is wchar: bytes passed to write(2), pwrite(2) and their like, to
+	// files, and to sockets by processes that use them there (BasaltMQ doesn't).
+	Called uint64
 }
 
-func parseWrittenBytes(raw []byte) (written uint64, ok bool) {
-	for line := range bytes.Lines(raw) {
-		if value, found := bytes.CutPrefix(line, []byte("write_bytes:")); found {
-			written, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
-			return written, err == nil
-		}
+// Written reads what a process has written; ok is false where that can't be
+// read: another user's process.
+func Written(pid int) (written Writes, ok bool) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return Writes{}, false
 	}
-	return 0, false
+	return parseWritten(raw)
+}
+
+func parseWritten(raw []byte) (written Writes, ok bool) {
+	found := 0
+	for line := range bytes.Lines(raw) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		target := map[string]*uint64{"write_bytes": &written.Dirtied, "wchar": &written.Called}[string(name)]
+		if target == nil {
+			continue
+		}
+		var err error
+		if *target, err = strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64); err != nil {
+			return Writes{}, false
+		}
+		found++
+	}
+	return written, found == 2
 }
 
 // ThreadLoad is the time a thread has run, and has waited for a core.

@@ -47,19 +47,19 @@ func TestBusiest(t *testing.T) {
 	}
 }
 
-func TestParseWrittenBytes(t *testing.T) {
+func TestParseWritten(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]uint64{
-		"rchar: 1\nwchar: 2\nread_bytes: 3\nwrite_bytes: 4096\ncancelled_write_bytes: 5\n": 4096,
-		"write_bytes: 0\n": 0,
+	for text, want := range map[string]Writes{
+		"rchar: 1\nwchar: 2\nread_bytes: 3\nwrite_bytes: 4096\ncancelled_write_bytes: 5\n": {Dirtied: 4096, Called: 2},
+		"wchar: 7\nwrite_bytes: 0\n": {Called: 7},
 	} {
-		if got, ok := parseWrittenBytes([]byte(text)); got != want || !ok {
-			t.Errorf("%q: %d, %v", text, got, ok)
+		if got, ok := parseWritten([]byte(text)); got != want || !ok {
+			t.Errorf("%q: %+v, %v", text, got, ok)
 		}
 	}
-	for _, text := range []string{"", "cancelled_write_bytes: 5\n", "write_bytes: many\n"} {
-		if got, ok := parseWrittenBytes([]byte(text)); ok {
-			t.Errorf("%q: %d", text, got)
+	for _, text := range []string{"", "cancelled_write_bytes: 5\n", "wchar: 1\nwrite_bytes: many\n", "wchar: 1\n"} {
+		if got, ok := parseWritten([]byte(text)); ok {
+			t.Errorf("%q: %+v", text, got)
 		}
 	}
 }

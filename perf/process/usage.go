@@ -15,7 +15,7 @@ type Usage struct {
 	OwnThreads    []ThreadLoad // in the order they were asked for
 	BrokerCPU     time.Duration
 	BrokerThreads map[int]ThreadLoad
-	BrokerWritten uint64 // bytes
+	BrokerWritten Writes
 	WrittenKnown  bool
 }
 

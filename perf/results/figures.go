@@ -27,6 +27,7 @@ var measures = []measure{
 	{"_per_s", "/s", More},
 	{"_us", "µs", Less},
 	{"broker_cpu_ns_per_message", "ns", Less},
+	{"write_call_bytes_per_record_byte", "", Less},
 	{"bytes_per_record_byte", "", Less},
 	{"rss.max.vm_rss", "bytes", Less},
 	{"memory.vm_rss", "bytes", Less},

@@ -54,11 +54,15 @@ type Latency struct {
 	Max     float64 `json:"max_us"`
 }
 
-// Writes is the write amplification of a span of time.
+// Writes is the write amplification of a span of time: by pages that became
+// dirty (write_bytes of /proc/PID/io), and by bytes passed to write calls (wchar).
 type Writes struct {
-	Bytes      uint64  `json:"bytes"` // that the broker caused to be written
-	PerPayload float64 `json:"bytes_per_payload_byte"`
-	PerRecord  float64 `json:"bytes_per_record_byte"`
+	Bytes            uint64  `json:"bytes"` // that the broker caused to be written
+	PerPayload       float64 `json:"bytes_per_payload_byte"`
+	PerRecord        float64 `json:"bytes_per_record_byte"`
+	Called           uint64  `json:"write_call_bytes,omitempty"` // 0 in results older than this figure
+	CalledPerPayload float64 `json:"write_call_bytes_per_payload_byte,omitempty"`
+	CalledPerRecord  float64 `json:"write_call_bytes_per_record_byte,omitempty"`
 }
 
 // RelayFraction sets a throughput against the bare relay, measured right

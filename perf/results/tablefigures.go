@@ -47,6 +47,12 @@ func (s *section) renderThroughput(w io.Writer) {
 			}
 			return r.WriteCosts.PerPayload, true
 		}, fractionText},
+		{"write calls by record", func(r run) (float64, bool) {
+			if r.WriteCosts == nil || r.WriteCosts.Called == 0 {
+				return 0, false
+			}
+			return r.WriteCosts.CalledPerRecord, true
+		}, fractionText},
 	}
 	rows := make([][]string, len(names))
 	for i, name := range names {
@@ -165,6 +171,7 @@ func confirmColumns() []column[*ConfirmRow] {
 		{"RSS at most", func(r run) (float64, bool) { return rssMost(r.RSS) }, bytesText},
 		{"written by payload", writes(func(c *Writes) float64 { return c.PerPayload }), fractionText},
 		{"by record", writes(func(c *Writes) float64 { return c.PerRecord }), fractionText},
+		{"write calls by record", writes(func(c *Writes) float64 { return c.CalledPerRecord }), fractionText},
 	}
 }
 
