@@ -19,9 +19,10 @@ import (
 
 // Exit statuses of [Main].
 const (
-	exitOK      = 0
-	exitFailure = 1 // broker unreachable, connection closed, verification failed
-	exitUsage   = 2 // command line not understood
+	exitOK        = 0
+	exitFailure   = 1 // broker unreachable, connection closed, verification failed
+	exitUsage     = 2 // command line not understood
+	exitUndecided = 3 // the gate found nothing worse, and could not exclude it
 )
 
 func scenarios() []scenario.Scenario {
@@ -38,7 +39,8 @@ func scenarios() []scenario.Scenario {
 
 // Main runs the tool with the arguments after the program's name and returns
 // its exit status: 0, 1 for a broker that is unreachable, closes the
-// connection or corrupts messages, 2 for a command line not understood.
+// connection or corrupts messages, 2 for a command line not understood, 3 for a
+// gate that could not decide.
 // Cancelling ctx ends the measurement early, with the result so far.
 func Main(ctx context.Context, arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	out := scenario.Console{Stdin: stdin, Stdout: stdout, Stderr: stderr}
@@ -52,6 +54,9 @@ func Main(ctx context.Context, arguments []string, stdin io.Reader, stdout, stde
 		return exitUsage
 	}
 	fmt.Fprintf(stderr, "%s: %s\n", scenario.Program, err)
+	if errors.Is(err, gate.ErrUndecided) {
+		return exitUndecided
+	}
 	return exitFailure
 }
 

@@ -28,6 +28,10 @@ type options struct {
 // errNotPassed is the exit status of a verdict that was already printed.
 var errNotPassed = errors.New("the gate did not pass")
 
+// ErrUndecided means that nothing was found to be worse, and that chance could
+// hide a grave loss: there was not time enough, or too much noise.
+var ErrUndecided = errors.New("the gate did not decide")
+
 // Scenario is the subcommand gate.
 func Scenario() scenario.Scenario {
 	return scenario.Scenario{
@@ -37,7 +41,7 @@ func Scenario() scenario.Scenario {
 			"throughput as a fraction of the bare relay, CPU per message, memory (idle, queues,\n" +
 			"connections, a backlog), bytes written. A figure fails when its loss is above its\n" +
 			"limit and chance does not explain it. Pairs are added until everything is decided or\n" +
-			"--time is over. The last line is the verdict; exit status 0: passed, 1: not.\n\n" +
+			"--time is over. The last line is the verdict; exit status 0: passed, 1: worse,\n3: not decided.\n\n" +
 			"With --baseline FILE the other side is a recorded result of the gate: ratios to the\n" +
 			"yardsticks, memory and bytes written are compared. Its signature must verify.\n" +
 			"With neither the figures are only recorded.",
@@ -102,6 +106,9 @@ func (o *options) run(ctx context.Context, out scenario.Console) error {
 	result.Versions.Tool = scenario.ToolVersion()
 	if err := o.Output.Write(out, result, func() { result.WriteText(out.Stdout) }); err != nil {
 		return err
+	}
+	if result.Undecided {
+		return ErrUndecided
 	}
 	if !result.Passed {
 		return errNotPassed

@@ -18,6 +18,7 @@ type Result struct {
 	Runs      int             `json:"runs"` // of each side
 	Figures   []FigureVerdict `json:"figures"`
 	Passed    bool            `json:"passed"`
+	Undecided bool            `json:"undecided,omitempty"` // and nothing was found to be worse
 	Verdict   string          `json:"verdict"` // one line
 	Rules     Rules           `json:"rules"`
 }
@@ -46,9 +47,11 @@ func (r *Result) conclude() {
 	case len(worse) > 0:
 		r.Verdict = "FAIL: worse: " + strings.Join(worse, "; ") + "; " + what
 	case r.Runs < r.Rules.PairsAtLeast:
-		r.Verdict = fmt.Sprintf("FAIL: not decided, there was time for %s only, of %d: give more (--time)", what, r.Rules.PairsAtLeast)
+		r.Undecided = true
+		r.Verdict = fmt.Sprintf("UNDECIDED: there was time for %s only, of %d: give more (--time)", what, r.Rules.PairsAtLeast)
 	case len(unclear) > 0:
-		r.Verdict = "FAIL: not decided, the machine was too noisy to exclude a grave loss: " + strings.Join(unclear, "; ") + "; " + what
+		r.Undecided = true
+		r.Verdict = "UNDECIDED: the machine was too noisy to exclude a grave loss: " + strings.Join(unclear, "; ") + "; " + what
 	default:
 		r.Passed = true
 		r.Verdict = fmt.Sprintf("PASS: none of %d figures is worse; %s", len(r.Figures), what)
