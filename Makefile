@@ -31,7 +31,7 @@ SOAK ?= 10m
 soak:
 	BASALTMQ_SOAK=$(SOAK) $(TEST) -count=1 -v -timeout 0 -run 'TestHistories|TestKill|TestPowerLoss' ./segstore/histories ./engine/crash
 
-# Every fuzz target in turn; FUZZTIME=30s in CI.
+# Every fuzz target in turn; FUZZTIME=1m for a thorough run.
 FUZZTIME ?= 10s
 fuzz:
 	scripts/fuzz.sh $(FUZZTIME)
