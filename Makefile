@@ -9,7 +9,7 @@ LDFLAGS := -checklinkname=0
 BUILD   := $(GO) build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS) -s -w -X main.version=$(VERSION) -X github.com/basaltmq/basaltmq/perf/scenario.Version=$(VERSION)"
 TEST    := $(GO) test -tags $(TAGS) -ldflags=$(LDFLAGS)
 
-.PHONY: build demo test race soak fuzz lint arm64 interop bench-backlog clean generate
+.PHONY: build demo test race soak fuzz lint arm64 interop interop-scores bench-backlog clean generate
 
 build:
 	$(BUILD) -o bin/ ./cmd/...
@@ -47,8 +47,12 @@ arm64:
 	$(ARM64) $(GO) build -tags $(TAGS) -ldflags "$(LDFLAGS)" -o /dev/null ./cmd/basaltmq
 	$(ARM64) $(GO) test -short -exec qemu-aarch64-static ./wire/... ./segstore ./segstore/arena ./segstore/disk
 
+# Real clients (scripts/interop); interop-scores writes their record anew.
 interop: build
-	scripts/interop/ci.sh
+	scripts/interop/ci.sh check
+
+interop-scores: build
+	scripts/interop/ci.sh update
 
 # Fill a queue, measure, drain it, check every message: N=100000000 by hand.
 bench-backlog: build

@@ -1,54 +1,56 @@
 #!/usr/bin/env bash
 # Runs the interop suites against the broker at $AMQP_URL: run.sh [SUITE…]
-# (default: all of access amqp091 amqplib pika rabbitmq-c). Installs nothing; see install.sh.
-# Prints a suite's output only when it fails (VERBOSE=1: always), then one summary
-# line per suite, then the totals as "N passed, N failed, N skipped".
+# (default: all). Installs nothing; see install.sh. INTEROP_JOBS suites run at a
+# time (default 1). Each writes its results to $INTEROP_RESULTS (a directory;
+# default: a temporary one), which scores then judges, unless INTEROP_JUDGE=no.
+# A suite's output is shown when it fails (VERBOSE=1: always).
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 export AMQP_URL="${AMQP_URL:-amqp://guest:guest@127.0.0.1:5672/}"
 suite_seconds_max=180 # a normal run of a suite takes less than 60 s
+all=(amqp091 access amqplib pika rabbitmq-c)
 
 suites=("$@")
-if [[ ${#suites[@]} -eq 0 ]]; then suites=(access amqp091 amqplib pika rabbitmq-c); fi
+if [[ ${#suites[@]} -eq 0 ]]; then suites=("${all[@]}"); fi
 
-output="$(mktemp)"
-trap 'rm -f "$output"' EXIT
-total_passed=0
-total_failed=0
-total_skipped=0
-summaries=()
+results="${INTEROP_RESULTS:-}"
+if [[ -z "$results" ]]; then
+  results="$(mktemp -d)"
+  trap 'rm -rf "$results"' EXIT
+fi
+mkdir -p "$results"
+
+# run_suite SUITE COMMAND…   leaves SUITE.tsv and SUITE.log
+run_suite() {
+  local suite="$1" status started=$SECONDS
+  shift
+  : >"$results/$suite.tsv"
+  INTEROP_RESULTS="$results/$suite.tsv" timeout "$suite_seconds_max" "$@" >"$results/$suite.log" 2>&1
+  status=$?
+  printf '\nend\t%d\t%d\n' "$status" $((SECONDS - started)) >>"$results/$suite.tsv"
+  if [[ -n "${VERBOSE:-}" ]]; then sed "s/^/[$suite] /" "$results/$suite.log"; fi
+}
+
 for suite in "${suites[@]}"; do
   case "$suite" in
     access) command=(access/run.sh) ;;
     amqp091) command=(amqp091/run.sh) ;;
     amqplib) command=(node amqplib/checks.js) ;;
+    bunny) command=(/usr/bin/ruby bunny/checks.rb) ;;
+    celery) command=(/usr/bin/python3 -B celery/checks.py) ;;
+    java) command=(java/run.sh) ;;
+    php-amqplib) command=(/usr/bin/php php-amqplib/checks.php) ;;
     pika) command=(/usr/bin/python3 -B pika/checks.py) ;;
     rabbitmq-c) command=(rabbitmq-c/checks.sh) ;;
     *)
-      echo "run.sh: no such suite: $suite (there are access, amqp091, amqplib, pika, rabbitmq-c)" >&2
+      echo "run.sh: no such suite: $suite (there are ${all[*]})" >&2
       exit 2
       ;;
   esac
-  started=$SECONDS
-  timeout "$suite_seconds_max" "${command[@]}" >"$output" 2>&1
-  status=$?
-  counts="$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$output" | tail -n 1)"
-  passed=0 failed=0 skipped=0
-  if [[ "$counts" =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed(,\ ([0-9]+)\ skipped)?$ ]]; then
-    passed="${BASH_REMATCH[1]}" failed="${BASH_REMATCH[2]}" skipped="${BASH_REMATCH[4]:-0}"
-  fi
-  verdict=ok
-  if [[ $status -ne 0 ]]; then
-    verdict="FAILED (status $status)"
-    if [[ $status -eq 124 ]]; then verdict="FAILED (longer than $suite_seconds_max s)"; fi
-    if [[ $failed -eq 0 ]]; then failed=1; fi
-  fi
-  if [[ $status -ne 0 || -n "${VERBOSE:-}" ]]; then sed "s/^/[$suite] /" "$output"; fi
-  summaries+=("$(printf '%-11s %4d passed %3d failed %3d skipped  %3d s  %s' "$suite" "$passed" "$failed" "$skipped" $((SECONDS - started)) "$verdict")")
-  total_passed=$((total_passed + passed))
-  total_failed=$((total_failed + failed))
-  total_skipped=$((total_skipped + skipped))
+  while [[ $(jobs -rp | wc -l) -ge ${INTEROP_JOBS:-1} ]]; do wait -n; done
+  run_suite "$suite" "${command[@]}" &
 done
-printf '%s\n' "${summaries[@]}"
-echo "$total_passed passed, $total_failed failed, $total_skipped skipped"
-[[ $total_failed -eq 0 && $total_passed -gt 0 ]]
+wait
+
+[[ "${INTEROP_JUDGE:-}" != no ]] || exit 0
+(cd ../.. && go run ./scripts/interop/scores check "$results")

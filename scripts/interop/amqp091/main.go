@@ -71,12 +71,15 @@ func run() int {
 		return fatal(err)
 	}
 	problems = append(problems, result.problems...)
+	if err := report(result, skips); err != nil {
+		return fatal(err)
+	}
 
 	for _, problem := range problems {
 		fmt.Println("FAIL", problem)
 	}
-	fmt.Printf("%d passed, %d failed, %d skipped\n", result.passed, len(problems), len(skips))
-	if len(problems) > 0 || result.passed == 0 {
+	fmt.Printf("%d passed, %d failed, %d skipped\n", len(result.passedNames), len(problems), len(skips))
+	if len(problems) > 0 || len(result.passedNames) == 0 {
 		return 1
 	}
 	return 0
@@ -86,6 +89,40 @@ func fatal(err error) int {
 	fmt.Println("FAIL amqp091:", err)
 	fmt.Println("0 passed, 1 failed")
 	return 1
+}
+
+// report appends what happened to the file that scores reads (see
+// ../scores/doc.go), if it asks for it. What is not the failure of one test
+// shows in the exit status.
+func report(res result, skips map[string]string) error {
+	path := os.Getenv("INTEROP_RESULTS")
+	if path == "" {
+		return nil
+	}
+	version, err := goCommand("list", "-m", "-f", "{{.Version}}", clientPackage).Output()
+	if err != nil {
+		return fmt.Errorf("go list -m: %w", err)
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "client\tamqp091-go %s\n", bytes.TrimSpace(version))
+	for _, name := range res.passedNames {
+		fmt.Fprintf(&text, "pass\t%s\n", name)
+	}
+	for _, name := range res.failedNames {
+		fmt.Fprintf(&text, "fail\t%s\tsee its output\n", name)
+	}
+	for name, reason := range skips {
+		fmt.Fprintf(&text, "skip\t%s\t%s\n", name, reason)
+	}
+	text.WriteString("done\n")
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	if _, err := file.WriteString(text.String()); err != nil {
+		return err
+	}
+	return file.Close()
 }
 
 // readSkips parses lines "TestName reason…"; empty lines and # comments are ignored.
@@ -160,8 +197,9 @@ func listTests(flags ...string) ([]string, error) {
 }
 
 type result struct {
-	passed   int
-	problems []string
+	passedNames []string
+	failedNames []string // tests, unlike problems
+	problems    []string
 }
 
 func runTests(names []string) (result, error) {
@@ -199,11 +237,12 @@ func runTests(names []string) (result, error) {
 		}
 		switch e.Action {
 		case "pass":
-			res.passed++
+			res.passedNames = append(res.passedNames, e.Test)
 			finished[e.Test] = true
 		case "fail":
 			finished[e.Test] = true
 			fmt.Print(output[parent])
+			res.failedNames = append(res.failedNames, e.Test)
 			res.problems = append(res.problems, e.Test)
 		case "skip":
 			finished[e.Test] = true

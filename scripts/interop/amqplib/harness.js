@@ -2,6 +2,7 @@
 // Check runner for the amqplib suite: registration, expectations, time limits, unique names.
 
 const crypto = require('node:crypto');
+const fs = require('node:fs');
 const { isDeepStrictEqual, inspect } = require('node:util');
 const amqp = require('amqplib');
 
@@ -171,10 +172,17 @@ function limited(promise, milliseconds) {
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
+/** Appends a line to the file that scores reads (scores/doc.go); without one, nothing. */
+function report(...fields) {
+  const path = process.env.INTEROP_RESULTS;
+  if (path) fs.appendFileSync(path, `${fields.map((field) => field.replace(/\s+/g, ' ')).join('\t')}\n`);
+}
+
 /** Runs all registered checks; returns the exit status. */
 async function run(words) {
   let passed = 0;
   let failed = 0;
+  report('client', `amqplib ${require('./node_modules/amqplib/package.json').version}`);
   for (const { name, run: body } of checks) {
     if (words.length > 0 && !words.some((word) => name.includes(word))) continue;
     const context = new Context();
@@ -182,13 +190,16 @@ async function run(words) {
     try {
       await limited(context.open().then(() => body(context)), CHECK_MS_MAX);
       passed += 1;
+      report('pass', name);
       if (process.env.VERBOSE) console.log(`ok   ${name} (${Date.now() - started} ms)`);
     } catch (error) {
       failed += 1;
+      report('fail', name, error.message);
       console.log(`FAIL ${name}: ${error.message}`);
     }
     await limited(context.close(), CHECK_MS_MAX).catch((error) => console.log(`     clean-up after ${name}: ${error.message}`));
   }
+  report('done');
   console.log(`${passed} passed, ${failed} failed`);
   return passed > 0 && failed === 0 ? 0 : 1;
 }

@@ -22,13 +22,23 @@ finish() {
 }
 trap finish EXIT
 
+# report FIELD…   a line for scores (scores/doc.go), if it wants one
+report() {
+  [[ -n "${INTEROP_RESULTS:-}" ]] || return 0
+  local IFS=$'\t'
+  printf '%s\n' "$*" >>"$INTEROP_RESULTS"
+}
+report client "rabbitmq-c $(dpkg-query --show --showformat '${Version}' amqp-tools 2>/dev/null || echo of unknown version)"
+
 # verdict NAME EXPECTED GOT
 verdict() {
   if [[ "$2" == "$3" ]]; then
     passed=$((passed + 1))
+    report pass "$1"
     if [[ -n "${VERBOSE:-}" ]]; then echo "ok   $1"; fi
   else
     failed=$((failed + 1))
+    report fail "$1" "$(printf 'expected %q, got %q' "$2" "$3")"
     printf 'FAIL %s: expected %q, got %q\n' "$1" "$2" "$3"
   fi
 }
@@ -71,6 +81,7 @@ new_queue() {
 queues+=("$run-first")
 if ! timeout "$limit" amqp-declare-queue --url "$url" --queue "$run-first" >/dev/null 2>"$work/stderr"; then
   echo "FAIL connection: expected a broker at \$AMQP_URL, got $(cat "$work/stderr")"
+  report fail 'connection: there is a broker' "$(tr '\n\t' '  ' <"$work/stderr")"
   echo '0 passed, 1 failed'
   exit 1
 fi
@@ -210,5 +221,6 @@ succeeds 'delete-queue: prints the number of messages' 2 amqp-delete-queue --que
 succeeds 'delete-queue: a missing queue counts 0' 0 amqp-delete-queue --queue "$doomed"
 fails 'delete-queue: the queue is gone' "404, message: NOT_FOUND - no queue '$doomed' in vhost '/'" amqp-get --queue "$doomed"
 
+report done
 echo "$passed passed, $failed failed"
 [[ "$passed" -gt 0 && "$failed" -eq 0 ]]
