@@ -282,9 +282,6 @@ func (c *conn) publishes() bool {
 // many bytes it used. It stops at the first incomplete frame or when stalled.
 func (c *conn) process(buf []byte) int {
 	pos := 0
-	if c.fast != nil && c.vhost.Version() != c.topology {
-		c.fast = nil
-	}
 	for c.stall == 0 && c.state != stateClosed {
 		if c.state == stateHeader {
 			n := c.protocolHeader(buf[pos:])
@@ -303,7 +300,13 @@ func (c *conn) process(buf []byte) int {
 			continue
 		}
 		if c.fast != nil {
-			pos += c.fastPublishes(buf[pos:])
+			// Asked for each run, not for each buffer: the frame before may have
+			// bound or unbound something.
+			if c.vhost.Version() != c.topology {
+				c.fast = nil
+			} else {
+				pos += c.fastPublishes(buf[pos:])
+			}
 		}
 		n, err := c.frame(buf[pos:])
 		if err != nil {
