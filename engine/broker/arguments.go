@@ -52,13 +52,31 @@ func sameArguments(where string, names []string, current, received amqp.Table) e
 		if name == "x-queue-type" && queueType(current) == queueType(received) {
 			continue // classic, said or not
 		}
+		if hasA && hasB {
+			return inequivalent(name, where, text(b), text(a))
+		}
 		return amqp.Errorf(amqp.CodePreconditionFailed, 0, "inequivalent arg '%s' for %s: received %s but current is %s",
 			name, where, describe(b, hasB), describe(a, hasA))
 	}
 	return nil
 }
 
-// describe renders an argument the way RabbitMQ words it in this error.
+// text renders the value of an argument the way RabbitMQ does it in this error
+// when both sides have one.
+func text(v amqp.Value) string {
+	if n, ok := v.Int64(); ok {
+		return strconv.FormatInt(n, 10)
+	}
+	if s, ok := v.Bytes(); ok {
+		return string(s)
+	}
+	if b, ok := v.Bool(); ok {
+		return strconv.FormatBool(b)
+	}
+	return kindName(v.Kind())
+}
+
+// describe renders an argument that only one side has.
 func describe(v amqp.Value, present bool) string {
 	if !present {
 		return "none"

@@ -130,6 +130,7 @@ func TestTopology_ReplyCodes(t *testing.T) {
 		{"queue as exclusive", asOther(QueueDeclare{Name: "x", Exclusive: true}), 0, ""},
 		{"queue max-length added", queue(QueueDeclare{Name: "q", Arguments: intArgument("x-max-length", 5)}), 406, "PRECONDITION_FAILED - inequivalent arg 'x-max-length' for queue 'q' in vhost '/': received the value '5' of type 'signedint' but current is none"},
 		{"queue max-length missing", queue(QueueDeclare{Name: "args"}), 406, "PRECONDITION_FAILED - inequivalent arg 'x-max-length' for queue 'args' in vhost '/': received none but current is the value '5' of type 'signedint'"},
+		{"queue max-length differs", queue(QueueDeclare{Name: "args", Arguments: intArgument("x-max-length", 6)}), 406, "PRECONDITION_FAILED - inequivalent arg 'x-max-length' for queue 'args' in vhost '/': received '6' but current is '5'"},
 		{"queue max-length of another width", queue(QueueDeclare{Name: "args", Arguments: table(func(b *amqp.TableBuilder) { b.SetInt64("x-max-length", 5) })}), 0, ""},
 		{"queue unknown argument differs", queue(QueueDeclare{Name: "q", Arguments: stringArgument("x-foo", "bar")}), 0, ""},
 		{"queue passive, all differs", queue(QueueDeclare{Name: "args", Passive: true, Durable: true, AutoDelete: true}), 0, ""},
