@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Installs what the interop suites need: the Debian packages python3-pika,
-# amqp-tools and (only where no node is found) nodejs and npm; amqplib by npm; the
-# Go modules of amqp091 and access. Quiet and quick when all is there. Debian packages need root.
+# Installs what the interop suites need: the clients as Debian packages, with their
+# languages where those are missing; amqplib by npm; the Go modules of amqp091 and access.
+# Quiet and quick when all is there. Debian packages need root.
+#
+# Java: where there is no JDK, the runtime and Debian's ecj (50 MB) do, instead of
+# a JDK (115 MB).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -19,6 +22,13 @@ quietly() {
 
 packages=()
 /usr/bin/python3 -c 'import pika' 2>/dev/null || packages+=(python3-pika)
+/usr/bin/python3 -c 'import celery, kombu' 2>/dev/null || packages+=(python3-celery python3-kombu)
+/usr/bin/ruby -e 'require "bunny"' 2>/dev/null || packages+=(ruby ruby-bunny)
+/usr/bin/php -r 'require "PhpAmqpLib/autoload.php";' >/dev/null 2>&1 || packages+=(php-cli php-amqplib)
+[[ -e /usr/share/java/amqp-client.jar ]] || packages+=(librabbitmq-client-java)
+[[ -e /usr/share/java/slf4j-nop.jar ]] || packages+=(libslf4j-java)
+command -v java >/dev/null || packages+=(default-jre-headless)
+command -v javac >/dev/null || packages+=(ecj)
 command -v amqp-publish >/dev/null || packages+=(amqp-tools)
 command -v node >/dev/null || packages+=(nodejs)
 command -v npm >/dev/null || packages+=(npm)

@@ -7,8 +7,8 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 export AMQP_URL="${AMQP_URL:-amqp://guest:guest@127.0.0.1:5672/}"
-suite_seconds_max=180 # a normal run of a suite takes less than 60 s
-all=(amqp091 access amqplib pika rabbitmq-c)
+suite_seconds_max=300 # a normal run of a suite takes less than 60 s
+all=(amqp091 celery java access amqplib pika php-amqplib bunny rabbitmq-c)
 
 suites=("$@")
 if [[ ${#suites[@]} -eq 0 ]]; then suites=("${all[@]}"); fi
