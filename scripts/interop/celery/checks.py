@@ -14,6 +14,7 @@ import uuid
 import harness
 
 import checks_kombu  # noqa: F401  (each module registers its checks)
+import checks_kombu_arguments  # noqa: F401
 
 
 def main():
