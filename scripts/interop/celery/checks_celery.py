@@ -307,6 +307,7 @@ def _(ctx):
     app = worker("files")
     name = app.conf.task_default_queue
     remote("files", "cancel_consumer", queue=name)
+    until("no consumer", lambda: ctx.channel.queue_declare(name, passive=True).consumer_count == 0)  # it answers first
     for _ in range(3):
         run_task("files", "add", 1, 1)
     until("three in the queue", lambda: ready(ctx, name) == 3)
