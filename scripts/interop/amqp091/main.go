@@ -256,6 +256,10 @@ func runTests(names []string) (result, error) {
 	exit := command.Wait()
 	for _, name := range names {
 		if !finished[name] {
+			if output[name] != nil { // with the stacks, when time ran out
+				fmt.Print(output[name])
+			}
+			res.failedNames = append(res.failedNames, name)
 			res.problems = append(res.problems, name+" did not finish")
 		}
 	}
