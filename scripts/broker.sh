@@ -10,6 +10,7 @@ BROKER_DIR=
 broker_start() {
 	BROKER_DIR=$(mktemp -d)
 	BROKER_LOG=$BROKER_DIR/log
+	: >"$BROKER_LOG" # the broker may open it later than it is read below
 	trap 'broker_stop' EXIT
 	trap 'exit 130' INT TERM
 	bin/basaltmq -D "$BROKER_DIR/data" --amqp-port 0 "$@" 2>"$BROKER_LOG" &
