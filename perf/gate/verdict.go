@@ -19,7 +19,7 @@ type Result struct {
 	Figures   []FigureVerdict `json:"figures"`
 	Passed    bool            `json:"passed"`
 	Undecided bool            `json:"undecided,omitempty"` // and nothing was found to be worse
-	Verdict   string          `json:"verdict"` // one line
+	Verdict   string          `json:"verdict"`             // one line
 	Rules     Rules           `json:"rules"`
 }
 
