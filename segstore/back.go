@@ -53,9 +53,10 @@ func (l *Log) seekBack(r *Reader, offset, above uint64, wake func()) (*block, er
 	return nil, ErrNotResident
 }
 
-// segmentAt returns the segment whose range holds offset, or nil.
+// segmentAt returns the segment whose range holds offset, or nil. What is still
+// being written to it does not count: that is resident.
 func (l *Log) segmentAt(offset uint64) *segment {
-	i := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].next > offset })
+	i := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].sizeNext > offset })
 	if i == len(l.segments) || l.segments[i].base > offset {
 		return nil
 	}
@@ -65,7 +66,7 @@ func (l *Log) segmentAt(offset uint64) *segment {
 // existing is the first offset from offset on that may have a record: in a
 // segment, or above, the first resident one.
 func (l *Log) existing(offset, above uint64) uint64 {
-	i := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].next > offset })
+	i := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].sizeNext > offset })
 	if i == len(l.segments) {
 		return above
 	}
@@ -101,7 +102,7 @@ func (l *Log) readAhead(b *block) {
 		seg = l.segments[i+1]
 		offset, pos = seg.base, segmentHeaderBytes
 	}
-	if pos >= seg.size || offset >= seg.next || l.isSettled(offset, offset+1) {
+	if pos >= seg.size || offset >= seg.sizeNext || l.isSettled(offset, offset+1) {
 		return
 	}
 	if c, _ := l.chunkAt(offset); c != nil {

@@ -22,7 +22,9 @@ const (
 	blockBytesSmall = 16 * arena.KiB
 )
 
-// block is a run of verified batches of one segment, or a hole.
+// block is a run of verified batches of one segment, or a hole. A hole can be
+// cached because it stays one: it ends with what was readable of the segment when it
+// was found, or before the first resident chunk or readable segment after that.
 type block struct {
 	store    *Store
 	refs     atomic.Int32
@@ -150,7 +152,7 @@ func (s *Store) runFetch(f *fetch) {
 	if back := l.back; back != nil && slices.Contains(back.fetches, f) {
 		back.fetches = slices.DeleteFunc(back.fetches, func(other *fetch) bool { return other == f })
 		if err == nil {
-			if b.buf == nil && b.to >= f.segment.next {
+			if b.buf == nil && b.to >= f.segment.sizeNext {
 				_, above := l.chunkAt(b.to)
 				b.to = max(b.to, l.existing(b.to, above))
 			}

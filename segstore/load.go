@@ -23,7 +23,7 @@ func (s *Store) load(f *fetch) (*block, error) {
 	defer s.files.release(h)
 	l.mu.Lock()
 	sc := scanner{store: s, file: h.file, limit: seg.size, block: s.tune.blockBytes}
-	next := seg.next
+	next := seg.sizeNext
 	l.mu.Unlock()
 	if s.blockBytes.Load() > s.tune.keptBytes {
 		sc.block = min(sc.block, blockBytesSmall)

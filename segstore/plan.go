@@ -160,7 +160,7 @@ func (l *Log) openSegment(offset uint64, length int64) *segment {
 		}
 		s.full = true
 	}
-	s := &segment{base: offset, next: offset, size: segmentHeaderBytes, end: segmentHeaderBytes, mapped: true}
+	s := &segment{base: offset, next: offset, sizeNext: offset, size: segmentHeaderBytes, end: segmentHeaderBytes, mapped: true}
 	l.segments = append(l.segments, s)
 	return s
 }
@@ -341,7 +341,7 @@ func (l *Log) conclude(j *job) {
 		return
 	}
 	for _, e := range j.extents {
-		e.segment.size = e.segment.end
+		e.segment.written()
 	}
 	if len(j.acks) > 0 {
 		l.stale = l.changed

@@ -108,7 +108,7 @@ func (s *Store) recoverSegment(l *Log, rec *recovery, base, ceiling uint64) (end
 	if err := disk.Run(s.disk, &readHead, &readTail); err != nil {
 		return 0, fmt.Errorf("segstore: %w", err)
 	}
-	seg := &segment{base: base, next: base, size: segmentHeaderBytes, end: segmentHeaderBytes, created: true} // its holes are not known
+	seg := &segment{base: base, next: base, sizeNext: base, size: segmentHeaderBytes, end: segmentHeaderBytes, created: true} // its holes are not known
 	if err := checkSegmentHeader(head[:readHead.N], l.id, base); err != nil {
 		// Its offsets must not be used again, as far as they can be known.
 		sc := scanner{store: s, file: h.file, limit: bytes, block: s.tune.blockBytes}
@@ -129,7 +129,7 @@ func (s *Store) recoverSegment(l *Log, rec *recovery, base, ceiling uint64) (end
 		return found, err
 	}
 	if !seg.decodeTrailer(tail[:readTail.N], bytes) || seg.next > ceiling {
-		*seg = segment{base: base, next: base, size: segmentHeaderBytes, end: segmentHeaderBytes, created: true, unsynced: true, bare: true, mapped: true}
+		*seg = segment{base: base, next: base, sizeNext: base, size: segmentHeaderBytes, end: segmentHeaderBytes, created: true, unsynced: true, bare: true, mapped: true}
 		if err := s.scanSegment(l, rec, seg, h.file, bytes, ceiling); err != nil {
 			return 0, err
 		}
@@ -221,7 +221,7 @@ func (s *Store) scanSegment(l *Log, rec *recovery, seg *segment, file disk.File,
 		rec.bad = append(rec.bad, bad)
 		seg.end = at
 	}
-	seg.size = seg.end
+	seg.written()
 	return nil
 }
 

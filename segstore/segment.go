@@ -36,11 +36,12 @@ const (
 // segment is what the log knows of one segment file. Guarded by the log's
 // mutex.
 type segment struct {
-	base    uint64 // first offset it may hold; its name
-	next    uint64 // offset after the last batch written or being written
-	records uint64
-	size    int64 // batches are complete below this position: readers' limit
-	end     int64 // the next batch goes here; above size while a write is in flight
+	base     uint64 // first offset it may hold; its name
+	next     uint64 // offset after the last batch written or being written
+	records  uint64
+	size     int64  // batches are complete below this position: readers' limit
+	sizeNext uint64 // the offset at size, see written
+	end      int64  // the next batch goes here; above size while a write is in flight
 
 	index      []indexEntry // always there until sealed, then loaded on demand
 	indexedPos int64        // position of the last entry
@@ -94,6 +95,11 @@ func (s *segment) note(batch []byte, everyBytes int64) {
 	s.records += batchCount(batch)
 	s.end += int64(batchLength(batch))
 }
+
+// written lets readers have all batches noted so far. Between sizeNext and next are
+// batches whose write is in flight: the file says nothing about these offsets yet,
+// the chunks do (invariant 6).
+func (s *segment) written() { s.size, s.sizeNext = s.end, s.next }
 
 // noteHole extends the segment by the hole that begins at s.end.
 func (s *segment) noteHole(mark []byte, everyBytes int64) {
@@ -219,8 +225,9 @@ func (s *segment) decodeTrailer(t []byte, fileBytes int64) bool {
 		next < s.base || next > offsetMax || records > next-s.base {
 		return false
 	}
-	s.size, s.end, s.indexPos = int64(pos), int64(pos), int64(pos)
+	s.end, s.indexPos = int64(pos), int64(pos)
 	s.records, s.next, s.indexCount, s.holeCount = records, next, count, holes
+	s.written()
 	s.indexSum = binary.LittleEndian.Uint32(t[40:])
 	s.full, s.sealed = true, true
 	return true

@@ -15,6 +15,7 @@ func TestRegressions(t *testing.T) {
 		what string
 	}{
 		{9976384838744, "header of an unsealed segment whose first sync had failed in an earlier life"},
+		{961231386495, "a read in a gap, while what comes after it waits for space, hid that from all readers"},
 	} {
 		t.Run(row.what, func(t *testing.T) {
 			out, err := exec.Command(os.Args[0], "-test.run", "^TestHistories$", "-seed", strconv.FormatUint(row.seed, 10)).CombinedOutput()
