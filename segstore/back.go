@@ -26,7 +26,7 @@ func (l *Log) seekBack(r *Reader, offset, above uint64, wake func()) (*block, er
 	if b := r.ready; b != nil {
 		r.ready = nil
 		if b.from <= offset && offset < b.to {
-			l.readAhead(b)
+			l.readAhead(r, b)
 			return b, nil
 		}
 		b.release()
@@ -36,7 +36,7 @@ func (l *Log) seekBack(r *Reader, offset, above uint64, wake func()) (*block, er
 			copy(l.back.blocks[1:i+1], l.back.blocks[:i])
 			l.back.blocks[0] = b
 			b.retain()
-			l.readAhead(b)
+			l.readAhead(r, b)
 			return b, nil
 		}
 	}
@@ -44,7 +44,7 @@ func (l *Log) seekBack(r *Reader, offset, above uint64, wake func()) (*block, er
 	if seg == nil {
 		return nil, ErrMissing{Next: l.existing(offset, above)}
 	}
-	f := l.startFetch(seg, offset, 0)
+	f := l.startFetch(seg, offset, 0, r.query)
 	if f == nil {
 		return nil, ErrClosed
 	}
@@ -74,13 +74,13 @@ func (l *Log) existing(offset, above uint64) uint64 {
 }
 
 // startFetch joins the fetch for offset or starts one; nil if the store closed.
-func (l *Log) startFetch(seg *segment, offset uint64, pos int64) *fetch {
+func (l *Log) startFetch(seg *segment, offset uint64, pos int64, query *Query) *fetch {
 	for _, f := range l.back.fetches {
-		if f.offset == offset {
+		if f.offset == offset && f.query == query {
 			return f
 		}
 	}
-	f := &fetch{log: l, segment: seg, offset: offset, pos: pos}
+	f := &fetch{log: l, segment: seg, offset: offset, pos: pos, query: query}
 	if !l.store.submitFetch(f) {
 		return nil
 	}
@@ -88,9 +88,9 @@ func (l *Log) startFetch(seg *segment, offset uint64, pos int64) *fetch {
 	return f
 }
 
-// readAhead fetches the block after b, which a reader enters.
-func (l *Log) readAhead(b *block) {
-	if b.buf == nil || l.store.blockBytes.Load() > l.store.tune.keptBytes {
+// readAhead fetches the block after b, which r enters, unless it may not want it.
+func (l *Log) readAhead(r *Reader, b *block) {
+	if b.buf == nil || r.query != nil || l.store.blockBytes.Load() > l.store.tune.keptBytes {
 		return
 	}
 	seg, offset, pos := b.segment, b.to, b.end
@@ -113,7 +113,7 @@ func (l *Log) readAhead(b *block) {
 			return
 		}
 	}
-	l.startFetch(seg, offset, pos)
+	l.startFetch(seg, offset, pos, nil)
 }
 
 // cancel takes r off the fetch it waits for.
@@ -154,7 +154,7 @@ func (back *backReads) drop() {
 		b.release()
 	}
 	for _, seg := range back.indexed {
-		seg.index = nil
+		seg.index, seg.filters = nil, nil
 	}
 	back.blocks, back.indexed = nil, nil
 }

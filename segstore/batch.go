@@ -36,6 +36,8 @@ type Batch struct {
 	delta     uint64 // milliseconds since timestamp, of the records to come
 	timestamp int64
 
+	filter []byte // see filter.go
+
 	open    int // start of the record being written in pieces, -1 none
 	openEnd int // where its body must end
 
@@ -76,6 +78,7 @@ func (b *Batch) Reset(timestampMs int64) {
 	}
 	b.templatePos, b.templateN, b.lastN = 0, 0, -1
 	b.starts = b.starts[:0]
+	b.filter = b.filter[:0]
 }
 
 // Release gives the buffers back to the arena; the batch is empty after it and
@@ -107,7 +110,7 @@ func (b *Batch) Size() int {
 	if b.count == 0 {
 		return 0
 	}
-	return batchHeaderBytes + b.templatePos + b.pos
+	return batchHeaderBytes + b.templatePos + b.pos + b.filterSize()
 }
 
 // Template returns the number of the template with these three parts, adding
@@ -315,4 +318,7 @@ func (b *Batch) encode(dst []byte) {
 	binary.LittleEndian.PutUint32(h[batchTemplateBytesPos:], uint32(b.templatePos))
 	copy(dst[batchHeaderBytes:], b.templateData[:b.templatePos])
 	copy(dst[batchHeaderBytes+b.templatePos:], b.data[:b.pos])
+	if len(b.filter) > 0 {
+		b.encodeFilter(dst)
+	}
 }

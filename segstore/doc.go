@@ -26,6 +26,7 @@
 //	replay.go       ... and from the journal     assemble.go     ... putting offsets together
 //	replayspill.go  ... in bounded memory
 //	intervals.go    sets of offsets              files.go        bounded open files
+//	retained.go     logs that keep records       filter.go       passing over batches
 //	scan.go         walking a segment file       quarantine.go   what is put aside
 //
 // # Life of a record
@@ -52,10 +53,10 @@
 //	pos  bytes
 //	  0  2  magic 5A BA
 //	  2  1  version, 1
-//	  3  1  flags, 0. Reserved: 1 producer id, epoch and sequence follow the
-//	        header; 2 compressed; 4 encrypted; 8 continuation of a large record.
-//	        16: no batch but the mark of a hole, see below.
-//	        A reader refuses flags it doesn't know.
+//	  3  1  flags: 16 no batch but the mark of a hole, see below; 32 a filter ends
+//	        the batch (filter.go). Reserved: 1 producer id, epoch and sequence
+//	        follow the header; 2 compressed; 4 encrypted; 8 continuation of a large
+//	        record. A reader refuses flags it doesn't know.
 //	  4  4  length of the batch in bytes, header included
 //	  8  4  CRC-32C of all other bytes of the batch (0-7, then 12 to the end; so
 //	        flags and length are covered too); only valid on disk, see invariant 4
@@ -69,6 +70,7 @@
 //	        as uvarint length and bytes
 //	        records: uvarint template number << 1 | has timestamp delta,
 //	        [uvarint delta to the base timestamp in ms], uvarint body length, body
+//	        with flag 32: n bytes of filter, 1 byte n (1 to 255)
 //
 // A 16-byte message costs 18 bytes in a busy batch. Offsets are dense inside a
 // batch; between batches on disk there may be holes.
@@ -76,7 +78,7 @@
 // # Segment file: logs/<log id, 16 hex digits>/<base offset, 20 digits>.seg
 //
 //	 0  8  magic "BASALSEG"
-//	 8  2  version, 1
+//	 8  2  version: 1; 2 for retained logs, whose batches may have filters
 //	10  2  0
 //	12  4  CRC-32C of the other 60 bytes
 //	16  8  log id
@@ -103,12 +105,13 @@
 //	i  4  index magic "BIDX"
 //	    4  entry count n
 //	    4  hole count m; 2^32-1 if there are more than 4096, which aren't listed
-//	    4  0
+//	    4  length f of the filters; 0: there are none
 //	  24n  entries: offset, position, timestamp (8 bytes each) of the first batch
 //	       that begins at least 64 KiB after the one of the entry before; one that
 //	       is in a hole now stays in the index
 //	  16m  holes: offsets [first, end) (8 bytes each) that were settled before
 //	       they had to be written
+//	(1+f)n flags and filter of each entry, if f is not 0; see filter.go
 //	t  8  trailer magic "BASALEND"; t is 52 bytes before the end of the file
 //	    8  i, where the batches end
 //	    8  number of records
@@ -116,7 +119,8 @@
 //	    4  entry count n
 //	    4  hole count m
 //	    4  CRC-32C of the index from i to t
-//	    4  version, 1
+//	    2  version: 1; 2 if there are filters
+//	    2  length f of the filters
 //	    4  CRC-32C of the trailer's first 48 bytes
 //
 // # Settled file: logs/<log id>/settled

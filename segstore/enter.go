@@ -120,7 +120,7 @@ func (l *Log) enter(r *round, p pass) (segments, moved bool) {
 		j.checkpoint = false
 		l.enterCheckpoint(r)
 	}
-	if l.spill {
+	if l.spill || len(l.rolls) > 0 {
 		l.spill = false
 		j.segmentTo = max(j.segmentTo, l.flushLimit())
 	}

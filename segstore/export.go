@@ -170,7 +170,7 @@ func DecodeTrailer(tail []byte, base uint64, fileBytes int64) (t Trailer, ok boo
 		return Trailer{}, false
 	}
 	return Trailer{
-		BatchesEnd: s.indexPos, IndexBytes: indexBytes(s.indexCount, s.holeCount),
+		BatchesEnd: s.indexPos, IndexBytes: indexBytes(s.indexCount, s.holeCount, s.filterBytes),
 		Records: s.records, Next: s.next, HolesListed: s.holeCount != holesUnlisted, segment: s,
 	}, true
 }
@@ -196,7 +196,8 @@ func FooterBytes(data []byte) int64 {
 	if len(data) < indexHeaderBytes {
 		return 0
 	}
-	return indexBytes(binary.LittleEndian.Uint32(data[4:]), binary.LittleEndian.Uint32(data[8:])) + trailerBytes
+	filterBytes := min(binary.LittleEndian.Uint32(data[12:]), FilterBytesMax)
+	return indexBytes(binary.LittleEndian.Uint32(data[4:]), binary.LittleEndian.Uint32(data[8:]), int(filterBytes)) + trailerBytes
 }
 
 // VerifySettledHeader checks that h heads the settled file of log id.

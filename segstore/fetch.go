@@ -60,6 +60,7 @@ type fetch struct {
 	segment *segment
 	offset  uint64 // must be in the block
 	pos     int64  // where to start, 0 if the index has to tell
+	query   *Query // what the one reader that waits wants
 	waiters []waiter
 }
 
@@ -156,7 +157,7 @@ func (s *Store) runFetch(f *fetch) {
 				_, above := l.chunkAt(b.to)
 				b.to = max(b.to, l.existing(b.to, above))
 			}
-			if back.readers > 0 {
+			if back.readers > 0 && (f.query == nil || b.buf != nil) {
 				s.cacheBlock(back, b)
 			}
 		}

@@ -31,14 +31,15 @@ const (
 	templateBytesMin = 3
 )
 
-// Flag bits of a batch. None is written yet; a batch that carries one is
-// refused, because its records could not be understood.
+// Flag bits of a batch. A batch that carries one that is not known is refused,
+// because its records could not be understood.
 const (
 	flagProducer     = 1 << 0 // producer id, epoch and sequence follow the header
 	flagCompressed   = 1 << 1
 	flagEncrypted    = 1 << 2
 	flagContinuation = 1 << 3 // part of a record larger than the batch limit
-	flagsKnown       = 0
+	flagFilter       = 1 << 5 // a filter ends the batch; see filter.go
+	flagsKnown       = flagFilter
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -137,6 +138,13 @@ func checkStructure(batch []byte) error {
 	if pos != end {
 		return fmt.Errorf("%w: %d bytes left in the template area", errBatch, end-pos)
 	}
+	limit := len(batch)
+	if batch[batchFlagsPos]&flagFilter != 0 {
+		if limit -= 1 + int(batch[limit-1]); batch[len(batch)-1] == 0 || limit < pos {
+			return fmt.Errorf("%w: bad filter", errBatch)
+		}
+	}
+	batch = batch[:limit]
 	for range batchCount(batch) {
 		head, w := binary.Uvarint(batch[pos:])
 		if w <= 0 || head>>1 >= uint64(templates) {

@@ -70,7 +70,7 @@ func FuzzBatchDecode(f *testing.F) {
 func FuzzSegmentOpen(f *testing.F) {
 	f.Add(goldenBytes(f, "v1-sealed.seg"))
 	f.Add(goldenBytes(f, "v1-unsealed.seg")[:segmentHeaderBytes])
-	header := encodeSegmentHeader(1, 0, 0)
+	header := encodeSegmentHeader(segmentVersion, 1, 0, 0)
 	f.Add(header)
 	f.Add(append(header, goldenBytes(f, "v1-sealed.seg")[segmentHeaderBytes:]...))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -143,7 +143,7 @@ func FuzzSettledFile(f *testing.F) {
 		}
 		d := newMemDisk()
 		d.put(testDir+"/"+settledName, data)
-		d.put(testSegment, encodeSegmentHeader(1, 0, 0))
+		d.put(testSegment, encodeSegmentHeader(segmentVersion, 1, 0, 0))
 		s := openTest(t, testOptions{disk: d})
 		l := s.log(1, false)
 		l.settled.checkShape(t)

@@ -31,8 +31,12 @@ func (s *Store) load(f *fetch) (*block, error) {
 	defer sc.release()
 	pos := f.pos
 	if pos == 0 {
-		if pos, err = s.findPos(l, seg, h.file, f.offset); err != nil {
+		wanted := f.offset
+		if pos, wanted, err = s.findPos(l, seg, h.file, f); err != nil {
 			return nil, err
+		}
+		if wanted > f.offset {
+			return s.newBlock(&block{from: f.offset, to: wanted, segment: seg}), nil
 		}
 	}
 	expected, wanted := seg.base, seg.base
@@ -120,40 +124,51 @@ func (s *scanner) takeBlock(f *fetch, pos int64, next uint64) *block {
 	return s.store.newBlock(b)
 }
 
-// findPos looks offset up in the index of the segment, loading that if needed.
-func (s *Store) findPos(l *Log, seg *segment, file disk.File, offset uint64) (int64, error) {
+// findPos looks the offset of f up in the index of the segment, loading that if
+// needed. wanted is the first offset from there that the query of f may want.
+func (s *Store) findPos(l *Log, seg *segment, file disk.File, f *fetch) (pos int64, wanted uint64, err error) {
 	l.mu.Lock()
-	index, sealed := seg.index, seg.sealed
-	footer := segment{base: seg.base, next: seg.next, indexPos: seg.indexPos,
-		indexCount: seg.indexCount, holeCount: seg.holeCount, indexSum: seg.indexSum}
-	l.mu.Unlock()
-	if index != nil || !sealed {
-		return lookup(index, offset), nil
+	if seg.index != nil || !seg.sealed {
+		defer l.mu.Unlock()
+		return lookup(seg.index, f.offset), f.wanted(seg, seg.next), nil
 	}
+	footer := segment{base: seg.base, next: seg.next, indexPos: seg.indexPos,
+		indexCount: seg.indexCount, holeCount: seg.holeCount, indexSum: seg.indexSum, filterBytes: seg.filterBytes}
+	l.mu.Unlock()
 	index, _, err := s.readIndex(&footer, file)
 	if errors.Is(err, errIndex) {
 		s.corrupt(l, seg, footer.indexPos, interval{}, err)
-		return segmentHeaderBytes, nil // slower, but all there
+		return segmentHeaderBytes, f.offset, nil // slower, but all there
 	}
 	if err != nil {
-		return 0, fmt.Errorf("segstore: %w", err)
+		return 0, 0, fmt.Errorf("segstore: %w", err)
 	}
+	footer.index = index
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.back != nil && seg.index == nil {
-		seg.index = index
+		seg.index, seg.filters = index, footer.filters
 		l.back.indexed = append(l.back.indexed, seg)
 		if len(l.back.indexed) > s.tune.indexesPerLog {
-			l.back.indexed[0].index = nil
+			l.back.indexed[0].index, l.back.indexed[0].filters = nil, nil
 			l.back.indexed = slices.Delete(l.back.indexed, 0, 1)
 		}
 	}
-	return lookup(index, offset), nil
+	return lookup(index, f.offset), f.wanted(&footer, footer.next), nil
+}
+
+// wanted is the first offset that the query of f, if it has one, may want by the
+// index of seg.
+func (f *fetch) wanted(seg *segment, end uint64) uint64 {
+	if f.query == nil || len(seg.index) == 0 {
+		return f.offset
+	}
+	return nextWanted(f.query, seg.index, seg.filters, seg.filterBytes, f.offset, end)
 }
 
 // readIndex reads and parses the index of a sealed segment.
 func (s *Store) readIndex(seg *segment, file disk.File) ([]indexEntry, []interval, error) {
-	size := int(indexBytes(seg.indexCount, seg.holeCount))
+	size := int(indexBytes(seg.indexCount, seg.holeCount, seg.filterBytes))
 	buf := s.arena.Get(size)
 	defer buf.Release()
 	op := disk.Op{Kind: disk.Read, File: file, Pos: seg.indexPos, Buf: buf.Bytes()[:size]}

@@ -58,6 +58,9 @@ type Log struct {
 	deleted bool
 	gone    bool   // and the flusher has seen it
 	quiet   uint64 // Next as the previous sync tick saw it, when all was settled
+
+	retained *RetainedOptions // nil for most; see retained.go
+	rolls    []uint64         // a segment ends before each of these offsets
 }
 
 // ID is the number the log was opened with.

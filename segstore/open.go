@@ -135,6 +135,8 @@ type LogOptions struct {
 	// Transient logs are written only when memory gets short, never synced, and
 	// gone after a restart.
 	Transient bool
+	// Retained makes it a retained log; see retained.go.
+	Retained *RetainedOptions
 }
 
 // OpenLog opens the log with that id, reading what is on disk; if nothing is,
@@ -157,7 +159,7 @@ func (s *Store) OpenLog(id uint64, o LogOptions) (*Log, error) {
 	case closed:
 		return nil, ErrClosed
 	case found != nil:
-		if !o.Transient && found.claim() {
+		if !o.Transient && found.claim(o.Retained) {
 			return found, nil
 		}
 		return nil, fmt.Errorf("segstore: log %d is open, or being deleted", id)
@@ -172,6 +174,9 @@ func (s *Store) OpenLog(id uint64, o LogOptions) (*Log, error) {
 	} else {
 		err = s.recoverLog(l)
 	}
+	if err == nil {
+		l.retain(o.Retained)
+	}
 	l.mu.Unlock()
 	if err != nil {
 		s.forgetLog(l)
@@ -181,10 +186,13 @@ func (s *Store) OpenLog(id uint64, o LogOptions) (*Log, error) {
 }
 
 // claim opens a log that Open found in the journal.
-func (l *Log) claim() bool {
+func (l *Log) claim(retained *RetainedOptions) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	was := l.journaled.unclaimed && !l.deleted
+	if was {
+		l.retain(retained)
+	}
 	l.journaled.unclaimed = false
 	return was
 }

@@ -26,7 +26,7 @@ func (s *Store) stage(j *job) {
 		}
 		if !e.segment.created {
 			e.segment.created = true
-			f.io.add(j, disk.Write, file, 0, encodeSegmentHeader(l.id, e.segment.base, s.tune.now().UnixMilli()))
+			f.io.add(j, disk.Write, file, 0, encodeSegmentHeader(l.segmentVersion(), l.id, e.segment.base, s.tune.now().UnixMilli()))
 		}
 		for rest := e.data; len(rest) > 0; {
 			n := batchLength(rest)
@@ -207,15 +207,19 @@ func (s *Store) sealJobs(jobs []job) {
 	f.io.run(s)
 	for i := range jobs {
 		j := &jobs[i]
-		if j.err != nil {
+		if j.err != nil || len(j.sealing) == 0 {
 			continue
 		}
 		j.log.mu.Lock()
 		for _, seg := range j.sealing {
 			seg.sealed, seg.footerDirty = true, !j.log.transient
-			seg.index, seg.holes = nil, nil
+			seg.index, seg.filters, seg.holes = nil, nil, nil
 			j.log.punch.wanted = true
 		}
+		retained := j.log.retained
 		j.log.mu.Unlock()
+		if retained != nil && retained.Sealed != nil {
+			retained.Sealed()
+		}
 	}
 }

@@ -155,7 +155,7 @@ func (l *Log) choose(j *job, bound uint64) {
 func (l *Log) openSegment(offset uint64, length int64) *segment {
 	if n := len(l.segments); n > 0 {
 		s := l.segments[n-1]
-		if !s.full && (s.end+length <= l.store.o.SegmentBytes || s.end == segmentHeaderBytes) {
+		if !s.full && (s.end+length <= l.segmentBytes() || s.end == segmentHeaderBytes) && !l.rolled(s, offset) {
 			return s
 		}
 		s.full = true
@@ -371,6 +371,10 @@ func (l *Log) finish() (moved bool) {
 // disk, and keeping more would only cost memory. Nothing of the log is being
 // written when it is called, so what is flushed is on disk (invariant 6).
 func (l *Log) evict() {
+	if l.retained != nil {
+		l.evictOldest()
+		return
+	}
 	s := l.store
 	front, kept, expected := true, int64(0), l.low.Load()
 	for i := 0; i < len(l.chunks); {

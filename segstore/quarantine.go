@@ -25,7 +25,7 @@ func (s *Store) Quarantine(id uint64) error {
 	if l == nil {
 		return s.moveAside(id)
 	}
-	if !l.claim() {
+	if !l.claim(nil) {
 		return fmt.Errorf("segstore: log %d is open", id)
 	}
 	err := s.onFlusher(func() error { return s.quarantineLog(l) })
@@ -170,7 +170,7 @@ func (o *orphan) write(name string, pos int64, batches []byte) error {
 		o.made = append(o.made, madeFile{name, pos})
 		return o.sync(name, disk.ReadWrite, batches, pos)
 	}
-	head := encodeSegmentHeader(o.log.id, batchBase(batches), o.store.tune.now().UnixMilli())
+	head := encodeSegmentHeader(o.log.segmentVersion(), o.log.id, batchBase(batches), o.store.tune.now().UnixMilli())
 	o.made = append(o.made, madeFile{name, -1})
 	return o.sync(name, disk.Create, append(head, batches...), 0)
 }

@@ -35,6 +35,8 @@ type Reader struct {
 	batchPos  int
 	seq       uint64
 
+	query *Query // nil: all is wanted
+
 	templates    []uint32 // positions in data of the current batch's templates
 	templatesFor uint64   // the seq they were found for
 
@@ -99,6 +101,9 @@ func (r *Reader) seekLog(offset uint64, wake func()) error {
 	r.data = c.data[:c.used:c.used]
 	l.mu.Unlock()
 	_, err := r.enter(from, offset)
+	if err != nil {
+		r.unpin()
+	}
 	return err
 }
 
@@ -138,6 +143,9 @@ func (r *Reader) enter(pos int, offset uint64) (bool, error) {
 		if offset < base {
 			return false, ErrMissing{Next: base}
 		}
+		if r.query != nil && r.query.passes(r.data[pos:pos+batchLength(h)]) {
+			return false, r.pass(pos)
+		}
 		r.seq++
 		r.batchPos, r.batchEnd = pos, pos+batchLength(h)
 		r.base, r.end = base, batchEnd(h)
@@ -147,6 +155,20 @@ func (r *Reader) enter(pos int, offset uint64) (bool, error) {
 		return true, nil
 	}
 	return false, nil
+}
+
+// pass looks for the next batch that the query may want behind the one at pos.
+func (r *Reader) pass(pos int) error {
+	next := uint64(0)
+	for pos < len(r.data) {
+		batch := r.data[pos : pos+batchLength(r.data[pos:])]
+		if !r.query.passes(batch) {
+			return ErrMissing{Next: batchBase(batch)}
+		}
+		next = batchEnd(batch)
+		pos += len(batch)
+	}
+	return ErrMissing{Next: next}
 }
 
 // rewind stands before the first record of the current batch.

@@ -101,7 +101,7 @@ func (s *Store) recoverSegment(l *Log, rec *recovery, base, ceiling uint64) (end
 		}
 		return 0, nil
 	}
-	head := make([]byte, segmentHeaderBytes)
+	head := make([]byte, segmentHeaderBytes+batchHeaderBytes)
 	tail := make([]byte, trailerBytes)
 	readHead := disk.Op{Kind: disk.Read, File: h.file, Buf: head}
 	readTail := disk.Op{Kind: disk.Read, File: h.file, Buf: tail, Pos: max(0, bytes-trailerBytes)}
@@ -109,7 +109,9 @@ func (s *Store) recoverSegment(l *Log, rec *recovery, base, ceiling uint64) (end
 		return 0, fmt.Errorf("segstore: %w", err)
 	}
 	seg := &segment{base: base, next: base, sizeNext: base, size: segmentHeaderBytes, end: segmentHeaderBytes, created: true} // its holes are not known
-	if err := checkSegmentHeader(head[:readHead.N], l.id, base); err != nil {
+	firstMs := firstTime(head[:readHead.N], base)
+	head = head[:segmentHeaderBytes]
+	if err := checkSegmentHeader(head[:min(readHead.N, segmentHeaderBytes)], l.id, base); err != nil {
 		// Its offsets must not be used again, as far as they can be known.
 		sc := scanner{store: s, file: h.file, limit: bytes, block: s.tune.blockBytes}
 		defer sc.release()
@@ -142,6 +144,7 @@ func (s *Store) recoverSegment(l *Log, rec *recovery, base, ceiling uint64) (end
 		}
 	}
 	seg.entrySynced = seg.sealed
+	seg.firstMs = firstMs
 	l.segments = append(l.segments, seg)
 	return seg.next, nil
 }

@@ -17,6 +17,9 @@ const (
 	indexMagic     = 0x58444942         // "BIDX"
 	trailerMagic   = 0x444E454C41534142 // "BASALEND"
 	segmentVersion = 1
+	// segmentVersionRetained is that of retained logs: batches and index may have
+	// filters.
+	segmentVersionRetained = 2
 
 	segmentHeaderBytes = 64
 	indexHeaderBytes   = 16
@@ -43,15 +46,18 @@ type segment struct {
 	sizeNext uint64 // the offset at size, see written
 	end      int64  // the next batch goes here; above size while a write is in flight
 
-	index      []indexEntry // always there until sealed, then loaded on demand
-	indexedPos int64        // position of the last entry
-	holes      []interval   // between batches, until sealed; not complete if holesMany
-	holesMany  bool
-	indexPos   int64 // of the index in the file, when sealed
-	indexCount uint32
-	holeCount  uint32
-	indexSum   uint32
+	index       []indexEntry // always there until sealed, then loaded on demand
+	indexedPos  int64        // position of the last entry
+	holes       []interval   // between batches, until sealed; not complete if holesMany
+	holesMany   bool
+	filterBytes int    // length of filters; 0: there are none
+	filters     []byte // those of the index entries, beside index; see filter.go
+	indexPos    int64  // of the index in the file, when sealed
+	indexCount  uint32
+	holeCount   uint32
+	indexSum    uint32
 
+	firstMs       int64 // time of its first batch
 	unsyncedBytes int64 // of batches that no fdatasync covered
 
 	created     bool // the file exists
@@ -80,9 +86,15 @@ type indexEntry struct {
 
 // note extends the segment by a batch that goes to s.end.
 func (s *segment) note(batch []byte, everyBytes int64) {
+	if s.end == segmentHeaderBytes {
+		s.firstMs = batchTimestamp(batch)
+	}
 	if len(s.index) == 0 || s.end-s.indexedPos >= everyBytes {
 		s.index = append(s.index, indexEntry{batchBase(batch), s.end, batchTimestamp(batch)})
 		s.indexedPos = s.end
+	}
+	if s.filterBytes > 0 || batch[batchFlagsPos]&flagFilter != 0 {
+		s.noteFilter(batch)
 	}
 	if base := batchBase(batch); base > s.next {
 		if len(s.holes) < segmentHolesMax {
@@ -143,10 +155,10 @@ func partialCRC(data []byte, pos int) uint32 {
 }
 
 // encodeSegmentHeader returns the first 64 bytes of a segment file.
-func encodeSegmentHeader(id, base uint64, createdMs int64) []byte {
+func encodeSegmentHeader(version uint16, id, base uint64, createdMs int64) []byte {
 	h := make([]byte, segmentHeaderBytes)
 	binary.LittleEndian.PutUint64(h, segmentMagic)
-	binary.LittleEndian.PutUint16(h[8:], segmentVersion)
+	binary.LittleEndian.PutUint16(h[8:], version)
 	binary.LittleEndian.PutUint64(h[16:], id)
 	binary.LittleEndian.PutUint64(h[24:], base)
 	binary.LittleEndian.PutUint64(h[32:], uint64(createdMs))
@@ -165,8 +177,8 @@ func checkSegmentHeader(h []byte, id, base uint64) error {
 		return fmt.Errorf("%w: wrong magic", errHeader)
 	case binary.LittleEndian.Uint32(h[12:]) != partialCRC(h[:segmentHeaderBytes], 12):
 		return fmt.Errorf("%w: wrong checksum", errHeader)
-	case binary.LittleEndian.Uint16(h[8:]) != segmentVersion:
-		return fmt.Errorf("%w: format version %d, this program knows %d", errHeader, binary.LittleEndian.Uint16(h[8:]), segmentVersion)
+	case binary.LittleEndian.Uint16(h[8:]) != segmentVersion && binary.LittleEndian.Uint16(h[8:]) != segmentVersionRetained:
+		return fmt.Errorf("%w: format version %d, this program knows %d", errHeader, binary.LittleEndian.Uint16(h[8:]), segmentVersionRetained)
 	case binary.LittleEndian.Uint64(h[16:]) != id:
 		return fmt.Errorf("%w: it belongs to log %#x", errHeader, binary.LittleEndian.Uint64(h[16:]))
 	case binary.LittleEndian.Uint64(h[24:]) != base:
@@ -182,11 +194,11 @@ func (s *segment) encodeFooter() []byte {
 	if s.holesMany {
 		holes, holeCount = nil, holesUnlisted
 	}
-	out := make([]byte, 0, indexHeaderBytes+len(s.index)*indexEntryBytes+len(holes)*indexHoleBytes+trailerBytes)
+	out := make([]byte, 0, indexHeaderBytes+len(s.index)*indexEntryBytes+len(holes)*indexHoleBytes+len(s.filters)+trailerBytes)
 	out = binary.LittleEndian.AppendUint32(out, indexMagic)
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(s.index)))
 	out = binary.LittleEndian.AppendUint32(out, holeCount)
-	out = binary.LittleEndian.AppendUint32(out, 0)
+	out = binary.LittleEndian.AppendUint32(out, uint32(s.filterBytes))
 	for _, e := range s.index {
 		out = binary.LittleEndian.AppendUint64(out, e.offset)
 		out = binary.LittleEndian.AppendUint64(out, uint64(e.pos))
@@ -196,6 +208,7 @@ func (s *segment) encodeFooter() []byte {
 		out = binary.LittleEndian.AppendUint64(out, hole.first)
 		out = binary.LittleEndian.AppendUint64(out, hole.end)
 	}
+	out = append(out, s.filters...)
 	s.indexPos, s.indexCount, s.holeCount = s.end, uint32(len(s.index)), holeCount
 	s.indexSum = crc32.Checksum(out, castagnoli)
 	t := len(out)
@@ -206,7 +219,11 @@ func (s *segment) encodeFooter() []byte {
 	out = binary.LittleEndian.AppendUint32(out, s.indexCount)
 	out = binary.LittleEndian.AppendUint32(out, holeCount)
 	out = binary.LittleEndian.AppendUint32(out, s.indexSum)
-	out = binary.LittleEndian.AppendUint32(out, segmentVersion)
+	version := uint32(segmentVersion)
+	if s.filterBytes > 0 {
+		version = segmentVersionRetained | uint32(s.filterBytes)<<16
+	}
+	out = binary.LittleEndian.AppendUint32(out, version)
 	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(out[t:], castagnoli))
 }
 
@@ -214,13 +231,16 @@ func (s *segment) encodeFooter() []byte {
 // fileBytes, says; false when it is none.
 func (s *segment) decodeTrailer(t []byte, fileBytes int64) bool {
 	if len(t) < trailerBytes || binary.LittleEndian.Uint64(t) != trailerMagic ||
-		binary.LittleEndian.Uint32(t[48:]) != crc32.Checksum(t[:48], castagnoli) ||
-		binary.LittleEndian.Uint32(t[44:]) != segmentVersion {
+		binary.LittleEndian.Uint32(t[48:]) != crc32.Checksum(t[:48], castagnoli) {
+		return false
+	}
+	version, filterBytes := versionOf(t)
+	if version != segmentVersion && version != segmentVersionRetained || version == segmentVersion && filterBytes > 0 || filterBytes > FilterBytesMax {
 		return false
 	}
 	pos, records, next := binary.LittleEndian.Uint64(t[8:]), binary.LittleEndian.Uint64(t[16:]), binary.LittleEndian.Uint64(t[24:])
 	count, holes := binary.LittleEndian.Uint32(t[32:]), binary.LittleEndian.Uint32(t[36:])
-	indexBytes := indexBytes(count, holes)
+	indexBytes := indexBytes(count, holes, filterBytes)
 	if pos < segmentHeaderBytes || pos > uint64(fileBytes) || pos+uint64(indexBytes)+trailerBytes != uint64(fileBytes) ||
 		next < s.base || next > offsetMax || records > next-s.base {
 		return false
@@ -229,26 +249,37 @@ func (s *segment) decodeTrailer(t []byte, fileBytes int64) bool {
 	s.records, s.next, s.indexCount, s.holeCount = records, next, count, holes
 	s.written()
 	s.indexSum = binary.LittleEndian.Uint32(t[40:])
+	s.filterBytes = filterBytes
 	s.full, s.sealed = true, true
 	return true
 }
 
 // indexBytes is the length of an index.
-func indexBytes(entries, holes uint32) int64 {
+func indexBytes(entries, holes uint32, filterBytes int) int64 {
 	if holes == holesUnlisted {
 		holes = 0
 	}
-	return indexHeaderBytes + int64(entries)*indexEntryBytes + int64(holes)*indexHoleBytes
+	filters := int64(0)
+	if filterBytes > 0 {
+		filters = int64(entries) * int64(1+filterBytes)
+	}
+	return filters + indexHeaderBytes + int64(entries)*indexEntryBytes + int64(holes)*indexHoleBytes
 }
 
 var errIndex = errors.New("segstore: the segment's index is corrupt")
 
-// decodeIndex parses the index that the trailer of s describes.
+// decodeIndex parses the index that the trailer of s describes, and sets its
+// filters.
 func (s *segment) decodeIndex(data []byte) (index []indexEntry, holes []interval, err error) {
-	if int64(len(data)) != indexBytes(s.indexCount, s.holeCount) || crc32.Checksum(data, castagnoli) != s.indexSum || !isFooter(data) {
+	if int64(len(data)) != indexBytes(s.indexCount, s.holeCount, s.filterBytes) || crc32.Checksum(data, castagnoli) != s.indexSum || !isFooter(data) {
 		return nil, nil, errIndex
 	}
 	index = make([]indexEntry, s.indexCount)
+	if s.filterBytes > 0 {
+		end := len(data) - len(index)*(1+s.filterBytes)
+		s.filters = append([]byte(nil), data[end:]...)
+		data = data[:end]
+	}
 	data = data[indexHeaderBytes:]
 	for i := range index {
 		index[i] = indexEntry{
