@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/basaltmq/basaltmq/engine/amqptest"
 	"github.com/basaltmq/basaltmq/wire/amqp"
@@ -17,8 +18,23 @@ func table(pairs ...any) amqp.Table {
 			b.SetString(name, v)
 		case int:
 			b.SetInt32(name, int32(v))
+		case int64:
+			b.SetInt64(name, v)
 		case bool:
 			b.SetBool(name, v)
+		case amqp.Value:
+			b.SetValue(name, v)
+		case time.Time:
+			b.SetValue(name, amqp.TimestampValue(uint64(v.Unix())))
+		case []any:
+			var values []amqp.Value
+			for _, item := range v {
+				if s, ok := item.(string); ok {
+					item = amqp.String(s)
+				}
+				values = append(values, item.(amqp.Value))
+			}
+			b.SetValue(name, amqp.ArrayValue(amqp.ArrayOf(values...)))
 		}
 	}
 	return b.Table()

@@ -124,6 +124,12 @@ func (b *Batch) Template(exchange, routingKey, properties []byte) int {
 	return b.otherTemplate(exchange, routingKey, properties)
 }
 
+// Templates is the number of templates, TemplateAt one of them: views.
+func (b *Batch) Templates() int { return b.templateN }
+
+// TemplateAt returns template i.
+func (b *Batch) TemplateAt(i int) Template { return decodeTemplate(b.templateData[b.starts[i]:]) }
+
 func (b *Batch) otherTemplate(exchange, routingKey, properties []byte) int {
 	if b.templateN == 0 {
 		return b.addTemplate(exchange, routingKey, properties)

@@ -31,7 +31,7 @@ func (s *Store) load(f *fetch) (*block, error) {
 	defer sc.release()
 	pos := f.pos
 	if pos == 0 {
-		wanted := f.offset
+		var wanted uint64
 		if pos, wanted, err = s.findPos(l, seg, h.file, f); err != nil {
 			return nil, err
 		}

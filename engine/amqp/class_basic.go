@@ -67,6 +67,11 @@ func rejected(requeue bool) verdict {
 }
 
 func (ch *channel) acknowledge(tag uint64, multiple bool, v verdict) error {
+	if v != settled {
+		if q := ch.unacked.rejectsStream(tag, multiple); q != nil {
+			return streamLacks(streamRejects, q)
+		}
+	}
 	if ch.tx != nil {
 		return ch.tx.acknowledge(ch, tag, multiple, v)
 	}
@@ -83,6 +88,9 @@ func unknownTag(tag uint64) error {
 
 func (ch *channel) conclude(r unackedRun, v verdict) {
 	switch {
+	case r.queue.IsStream():
+		ch.concludeStream(r)
+		return
 	case v == requeued:
 		ch.requeue(r)
 	case v == dropped && r.queue.DeadLetters():
@@ -138,7 +146,12 @@ func (ch *channel) basicConsume(args []byte) error {
 	cs.Consumer = broker.Consumer{Queue: q, Owner: cs, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive}
 	cs.number = -1
 	ch.conn.commitBatch()
-	if err := q.Attach(&cs.Consumer); err != nil {
+	if q.IsStream() {
+		err = ch.consumeStream(cs, m.Arguments)
+	} else {
+		err = q.Attach(&cs.Consumer)
+	}
+	if err != nil {
 		return err
 	}
 	if ch.consumers == nil {
@@ -177,6 +190,9 @@ func (ch *channel) basicRecover(id uint32, args []byte) error {
 	}
 	if !m.Requeue {
 		return amqp.Errorf(amqp.CodeNotImplemented, id, "requeue=false")
+	}
+	if q := ch.unacked.rejectsStream(0, true); q != nil {
+		return streamLacks(streamRejects, q)
 	}
 	ch.conn.flushSettled()
 	ch.requeueAll()
@@ -220,6 +236,9 @@ func (ch *channel) basicGet(args []byte) error {
 	q, err := ch.resolveQueue(m.Queue)
 	if err != nil {
 		return err
+	}
+	if q.IsStream() {
+		return streamLacks("basic.get", q)
 	}
 	c := ch.conn
 	c.commitBatch()

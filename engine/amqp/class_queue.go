@@ -91,6 +91,9 @@ func (ch *channel) queuePurge(args []byte) error {
 	if err != nil {
 		return err
 	}
+	if q.IsStream() {
+		return streamLacks("queue.purge", q)
+	}
 	ch.conn.commitBatch()
 	n := q.Purge()
 	return ch.answer(0, nil, m.NoWait, &amqp.QueuePurgeOk{MessageCount: uint32(n)})

@@ -115,9 +115,10 @@ type conn struct {
 	serving   bool // the serve runner is deferred
 	serveRun  serveRunner
 
-	settleQueue *broker.Queue // acks being gathered
-	settleFirst uint64
-	settleCount uint64
+	settleQueue  *broker.Queue // acks being gathered
+	ackedStreams []*consumer   // of streams, whose tracked offsets may move
+	settleFirst  uint64
+	settleCount  uint64
 
 	get pendingGet
 

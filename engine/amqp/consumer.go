@@ -39,6 +39,7 @@ type consumer struct {
 	have     bool             // record was read but did not fit
 	external bool             // records of this template have external bodies
 	careful  bool             // something has to be seen to before a record is sent; see careful.go
+	stream   *streamDelivery  // nil: of a classic queue; see stream.go
 	deadline int64            // when the record at hand expires, ms
 	body     *bodies.Outgoing // record's, being opened or open
 }
@@ -102,10 +103,10 @@ func (cs *consumer) detach() {
 		return
 	}
 	cs.gone = true
-	if cs.run.Count > 0 {
+	if cs.run.Count > 0 && cs.stream == nil {
 		cs.Queue.Return(cs.run)
-		cs.run = broker.Run{}
 	}
+	cs.run = broker.Run{}
 	if cs.reader != nil {
 		cs.reader.Close()
 		cs.reader = nil
@@ -233,6 +234,9 @@ func (c *conn) serveOnce() {
 
 // fill sends what cs may have; false when the output buffer is full.
 func (cs *consumer) fill() bool {
+	if cs.stream != nil {
+		return cs.fillStream()
+	}
 	for {
 		if cs.run.Count == 0 {
 			credit := cs.credit()
@@ -310,28 +314,38 @@ func (cs *consumer) place() bool {
 	if cs.reader == nil {
 		cs.reader = cs.Queue.Log().NewReader()
 	}
+	if cs.stream != nil {
+		cs.reader.SetQuery(cs.Stream.Query)
+	}
 	cs.placed = false
-	err := cs.reader.Seek(cs.run.First, cs.Wake)
-	var missing segstore.ErrMissing
-	switch {
-	case err == nil:
-		cs.placed, cs.at = true, cs.run.First
-		return true
-	case errors.Is(err, segstore.ErrNotResident):
-	case errors.As(err, &missing):
+	for cs.run.Count > 0 {
+		err := cs.reader.Seek(cs.run.First, cs.Wake)
+		if err == nil {
+			cs.placed, cs.at = true, cs.run.First
+			return true
+		}
+		if errors.Is(err, segstore.ErrNotResident) {
+			return false
+		}
+		var missing segstore.ErrMissing
+		if !errors.As(err, &missing) {
+			c := cs.ch.conn
+			c.shard.srv.logger.Error("messages cannot be read and are passed over until the queue is opened again",
+				"queue", cs.Queue.Name, "vhost", cs.Queue.VHost.Name, "offset", cs.run.First, "count", cs.run.Count, "err", err)
+			cs.giveUp()
+			return false
+		}
 		cs.skip(min(missing.Next-cs.run.First, cs.run.Count))
-	default:
-		c := cs.ch.conn
-		c.shard.srv.logger.Error("messages cannot be read and are passed over until the queue is opened again",
-			"queue", cs.Queue.Name, "vhost", cs.Queue.VHost.Name, "offset", cs.run.First, "count", cs.run.Count, "err", err)
-		cs.giveUp()
 	}
 	return false
 }
 
-// skip drops offsets that have no record: damaged ones, reported by the store.
+// skip drops offsets that have no record: damaged ones, reported by the store;
+// of a stream also those that retention removed or that the filter passes over.
 func (cs *consumer) skip(n uint64) {
-	cs.Queue.Settle(cs.run.First, n)
+	if cs.stream == nil {
+		cs.Queue.Settle(cs.run.First, n)
+	}
 	cs.run.First += n
 	cs.run.Count -= n
 }

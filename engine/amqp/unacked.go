@@ -169,6 +169,9 @@ func (c *conn) settle(r unackedRun) {
 }
 
 func (c *conn) flushSettled() {
+	if len(c.ackedStreams) > 0 {
+		c.flushAcked()
+	}
 	if c.settleQueue != nil {
 		if tx := c.shard.tx; tx == nil {
 			c.settleQueue.Settle(c.settleFirst, c.settleCount)
@@ -204,7 +207,9 @@ func (ch *channel) requeue(r unackedRun) {
 // requeueAll returns everything unacknowledged to its queues.
 func (ch *channel) requeueAll() {
 	ch.unacked.take(0, true, func(r unackedRun) {
-		r.queue.Requeue(r.offset, r.count)
+		if !r.queue.IsStream() {
+			r.queue.Requeue(r.offset, r.count)
+		}
 		ch.released(r)
 	})
 }

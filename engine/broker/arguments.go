@@ -16,6 +16,7 @@ var (
 		"x-max-priority", "x-queue-mode", "x-single-active-consumer", "x-queue-type",
 		"x-delivery-limit", "x-consumer-timeout",
 		"x-message-deduplication", "x-cache-size", "x-cache-ttl", "x-deduplication-header",
+		"x-max-age", "x-stream-max-segment-size-bytes", "x-stream-filter-size-bytes",
 	}
 )
 

@@ -95,7 +95,7 @@ func (q *Queue) RemoveBodies(ids []uint64) {
 func (q *Queue) FoundBody(offset, id uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.deleted {
+	if !q.deleted && offset >= q.log.Low() {
 		q.foundBody(offset, id)
 	}
 }

@@ -117,7 +117,10 @@ func (b *Broker) openLogs(o *Options) error {
 			}
 		}
 		for _, q := range vh.queues {
-			log, err := b.store.OpenLog(q.ID, segstore.LogOptions{})
+			if queueType(q.Arguments) == "stream" {
+				q.newStream()
+			}
+			log, err := b.store.OpenLog(q.ID, q.logOptions(o.CleanStop))
 			if err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -39,11 +40,33 @@ var queueArgumentChecks = []struct {
 	{"x-cache-size", checkCacheSize},
 	{"x-cache-ttl", checkNotNegative},
 	{"x-deduplication-header", checkString},
+	{"x-max-age", checkMaxAge},
+	{"x-stream-max-segment-size-bytes", checkNotNegative},
+	{"x-stream-filter-size-bytes", checkNotNegative},
 }
+
+// notForStreams are arguments of other kinds of queues. RabbitMQ refuses
+// x-single-active-consumer too; here streams have it.
+var notForStreams = []string{
+	"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy",
+	"x-max-length", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-overflow", "x-max-priority",
+	"x-queue-mode", "x-queue-version", "x-delivery-limit", "x-consumer-timeout",
+	"x-message-deduplication", "x-cache-size", "x-cache-ttl", "x-deduplication-header",
+}
+
+const (
+	segmentSizeMax = 3_000_000_000 // RabbitMQ's
+	filterSizeMin  = 16
+)
 
 // checkQueueArguments judges the arguments of a new queue. Void values count
 // as absent ones. Errors: 406, 540.
 func (vh *VHost) checkQueueArguments(d *QueueDeclare) error {
+	if queueType(d.Arguments) == "stream" {
+		if found := givenArguments(notForStreams, d.Arguments); len(found) > 0 {
+			return amqp.Errorf(amqp.CodePreconditionFailed, 0, "invalid arg '%s' for queue '%s' in vhost '%s' of queue type rabbit_stream_queue", found[0], d.Name, vh.Name)
+		}
+	}
 	for _, c := range queueArgumentChecks {
 		v, ok := d.Arguments.Lookup(c.name)
 		if !ok || v.Kind() == amqp.KindVoid {
@@ -82,9 +105,31 @@ func (vh *VHost) checkQueueType(d *QueueDeclare) error {
 		return amqp.Errorf(amqp.CodePreconditionFailed, 0, "invalid property '%s' for queue '%s' in vhost '%s'", property, d.Name, vh.Name)
 	}
 	if kind == "stream" {
-		return amqp.Errorf(amqp.CodeNotImplemented, 0, "queue '%s' in vhost '%s': this version has no streams (x-queue-type stream)", d.Name, vh.Name)
+		return checkStreamSizes(d.Arguments)
 	}
 	return nil
+}
+
+func checkStreamSizes(arguments amqp.Table) error {
+	sizes := settingSource{arguments, "x-"}
+	if n := sizes.number("stream-max-segment-size-bytes"); n > segmentSizeMax && n != unlimited {
+		return amqp.Errorf(amqp.CodePreconditionFailed, 0, "Exceeded max value for x-stream-max-segment-size-bytes")
+	}
+	if n := sizes.number("stream-filter-size-bytes"); n != unlimited && (n < filterSizeMin || n > segstore.FilterBytesMax) {
+		return amqp.Errorf(amqp.CodePreconditionFailed, 0, "Invalid value for  x-stream-filter-size-bytes")
+	}
+	return nil
+}
+
+func checkMaxAge(v amqp.Value, _ amqp.Table) string {
+	text, ok := v.Bytes()
+	if !ok {
+		return unacceptableType(v)
+	}
+	if _, ok := parseAge(string(text)); !ok {
+		return "invalid_max_age"
+	}
+	return ""
 }
 
 // queueType is the kind of queue that arguments ask for: classic by default.

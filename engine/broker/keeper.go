@@ -160,7 +160,7 @@ func (k *keeper) each(f func(q *Queue, e *upkeep)) {
 	defer k.broker.mu.RUnlock()
 	for _, vh := range k.broker.vhosts {
 		for _, q := range vh.Queues() {
-			if q.Kept() {
+			if q.Kept() || q.stream != nil {
 				f(q, q.upkeep)
 			}
 		}
@@ -178,7 +178,10 @@ func (k *keeper) close() {
 	close(k.stop)
 	k.done.Wait()
 	k.drain()
-	k.each(func(_ *Queue, e *upkeep) {
+	k.each(func(q *Queue, e *upkeep) {
+		if q.stream != nil {
+			k.writeTracked(q, k.now())
+		}
 		e.look.close()
 		e.scan.close()
 		e.move.close()

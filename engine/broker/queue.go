@@ -24,6 +24,8 @@ type Consumer struct {
 	Tag       string
 	NoAck     bool
 	Exclusive bool
+	// Stream is there for consumers of streams only; see AttachStream.
+	Stream *StreamConsumer
 
 	// Guarded by Queue.mu.
 	attached   bool
@@ -67,6 +69,7 @@ type Queue struct {
 	pace      pace
 	external  *externalBodies // nil: no record has an external body; see bodies.go
 	upkeep    *upkeep         // nil: a plain queue; see upkeep.go
+	stream    *stream         // nil: not a stream; never changes; see stream.go
 
 	// settings are those of upkeep, for those who don't hold mu; nil without.
 	settings atomic.Pointer[settings]
@@ -105,6 +108,10 @@ func (q *Queue) Exclusive() bool { return q.Owner != nil }
 // log's cursor tells what that is. After any other, the last that was written
 // of it may be older than what consumers got, so it is everything.
 func (q *Queue) recover(clean bool) {
+	if q.stream != nil {
+		q.recoverStream(clean)
+		return
+	}
 	q.end = q.log.Next()
 	q.cursor = min(max(q.log.Cursor(), q.log.Low()), q.end)
 	if !clean {
@@ -150,6 +157,10 @@ func (q *Queue) Publish(b *segstore.Batch, now int64, external ...BodyAt) (end u
 		return 0, false, nil
 	}
 	if q.upkeep != nil && q.keep == 0 {
+		if q.stream != nil {
+			end, err = q.publishStream(b, external)
+			return end, false, err
+		}
 		return q.publishKept(b, now, external)
 	}
 	base, err := q.log.Append(b)
@@ -190,6 +201,9 @@ func tell(wake *Consumer, relieved []Publisher) {
 func (q *Queue) ready() uint64 {
 	n := q.returned.Len() + q.end - q.cursor
 	if q.upkeep != nil {
+		if q.stream != nil {
+			return q.log.Unsettled()
+		}
 		n -= q.upkeep.holes.Len()
 	}
 	return n
@@ -426,6 +440,9 @@ func (q *Queue) leave(c *Consumer) *Consumer {
 func (q *Queue) DeliverableNow() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.stream != nil {
+		return len(q.consumers) > 0
+	}
 	return !q.deleted && q.ring != nil && q.ready() == 0
 }
 
@@ -514,6 +531,9 @@ func (q *Queue) Detach(c *Consumer) {
 	if last {
 		q.touch()
 	}
+	if q.stream != nil {
+		wake = q.detachStream(c)
+	}
 	relieved := q.relieved(q.pace.clock)
 	q.mu.Unlock()
 	tell(wake, relieved)
@@ -544,6 +564,10 @@ func (q *Queue) markDeleted() (ready uint64, consumers []*Consumer) {
 	if e := q.upkeep; e != nil {
 		e.holes, e.sizes, e.dead, e.counts, e.doomed, e.dedup = rangeSet{}, nil, deadList{}, counts{}, nil, nil
 		q.VHost.broker.keeper.arm(q, 0) // to close its readers
+	}
+	if s := q.stream; s != nil {
+		s.waiting, s.active, s.large = nil, nil, nil
+		s.tracked.init()
 	}
 	relieved := q.relieved(q.pace.clock)
 	q.mu.Unlock()

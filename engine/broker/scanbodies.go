@@ -87,7 +87,7 @@ func (s *bodyScan) scan(b *Broker, q *Queue) bool {
 		for count > 0 && reader.Next(&record) {
 			if IsExternal(reader.Template(record.Template).Properties) {
 				if ref, ok := bodies.DecodeRef(record.Body); ok {
-					q.scanned(record.Offset, ref.ID)
+					q.scanned(record.Offset, ref)
 				}
 			}
 			bytes += len(record.Body) + recordBytesMin
@@ -128,14 +128,17 @@ func (q *Queue) nextScan(from, end uint64) (first, count uint64) {
 
 // scanned notes a body that the scan found, unless its message has been settled
 // meanwhile: then the name is claimed by nobody, and goes at the end.
-func (q *Queue) scanned(offset, id uint64) {
+func (q *Queue) scanned(offset uint64, ref bodies.Ref) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.deleted {
 		return
 	}
 	if first, count := q.log.NextUnsettled(offset, 1); count == 1 && first == offset {
-		q.foundBody(offset, id)
+		q.foundBody(offset, ref.ID)
+		if q.stream != nil {
+			q.stream.addLarge(offset, ref.Size)
+		}
 	}
 }
 

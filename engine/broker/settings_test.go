@@ -64,7 +64,6 @@ func TestQueueArguments_Refused(t *testing.T) {
 		{QueueDeclare{Exclusive: true}, values("x-queue-type", "stream"), 406, "invalid property 'exclusive-owner' for queue '$' in vhost '/'"},
 		{plain, values("x-queue-type", "quorum"), 406, "invalid property 'non-durable' for queue '$' in vhost '/'"},
 		{QueueDeclare{Durable: true, AutoDelete: true}, values("x-queue-type", "quorum"), 406, "invalid property 'auto-delete' for queue '$' in vhost '/'"},
-		{QueueDeclare{Durable: true}, values("x-queue-type", "stream"), 540, "queue '$' in vhost '/': this version has no streams (x-queue-type stream)"},
 		// Allowed, however odd.
 		{QueueDeclare{Durable: true}, values("x-queue-type", "quorum"), 0, ""},
 		{plain, values("x-message-ttl", 0, "x-max-length", 0, "x-max-length-bytes", 0, "x-delivery-limit", 0, "x-max-priority", 255), 0, ""},

@@ -247,7 +247,9 @@ func (vh *VHost) DeclareQueue(d QueueDeclare, owner any) (q *Queue, created bool
 	if q, err = vh.addQueue(d, owner, vh.broker.newLogID()); err != nil {
 		return nil, false, 0, err
 	}
-	vh.warnIgnored("queue", d.Name, givenArguments(unbuiltQueueArguments, d.Arguments))
+	if q.stream == nil {
+		vh.warnIgnored("queue", d.Name, givenArguments(unbuiltQueueArguments, d.Arguments))
+	}
 	if queueType(d.Arguments) == "quorum" {
 		vh.broker.logger.Info("a quorum queue is declared: on this one node it is a durable classic queue that counts deliveries",
 			"queue", d.Name, "vhost", vh.Name)
@@ -273,7 +275,12 @@ func (vh *VHost) addQueue(d QueueDeclare, owner any, id uint64) (*Queue, error) 
 	if d.Exclusive {
 		q.Owner = owner
 	}
-	log, err := vh.broker.store.OpenLog(id, segstore.LogOptions{Transient: !d.Durable || d.Exclusive})
+	if queueType(q.Arguments) == "stream" {
+		q.newStream()
+	}
+	options := q.logOptions(true)
+	options.Transient = options.Transient || d.Exclusive
+	log, err := vh.broker.store.OpenLog(id, options)
 	if err != nil {
 		return nil, amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of queue '%s' in vhost '%s': %v", d.Name, vh.Name, err)
 	}

@@ -79,7 +79,7 @@ func (q *Queue) needUpkeep() *upkeep {
 func (q *Queue) apply(s *settings) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.deleted || s == nil && q.upkeep == nil {
+	if q.deleted || q.stream != nil || s == nil && q.upkeep == nil {
 		return
 	}
 	if s == nil {
@@ -105,7 +105,13 @@ func (q *Queue) apply(s *settings) {
 }
 
 // applyArguments applies what the queue's arguments say.
-func (q *Queue) applyArguments() { q.apply(effective(q.Arguments, nil, nil)) }
+func (q *Queue) applyArguments() {
+	if q.stream != nil {
+		q.effectiveStream(nil, nil)
+		return
+	}
+	q.apply(effective(q.Arguments, nil, nil))
+}
 
 // Kept says whether the queue has an upkeep: who delivers from it looks at each
 // message.
@@ -260,6 +266,9 @@ func (k *keeper) tend(q *Queue, now int64) (again int64) {
 		e.move.close()
 		return unlimited
 	}
+	if q.stream != nil {
+		return k.tendStream(q, now)
+	}
 	q.RemoveBodies(doomed)
 	again = k.removeUnused(q, now)
 	again = min(again, k.note(q))
@@ -319,7 +328,7 @@ func (q *Queue) Touch() {
 func (q *Queue) ExpectExpirations() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.deleted && !q.Hidden() { // what an exchange keeps does not expire
+	if !q.deleted && !q.Hidden() && q.stream == nil { // what an exchange keeps does not expire, nor what is in a stream
 		q.expectExpirations()
 	}
 }
@@ -371,7 +380,11 @@ func (b *Broker) drop(q *Queue) {
 // known gets the log of delivery counts.
 func (q *Queue) recoverUpkeep(known map[uint64]*Queue) error {
 	if q.countsID != 0 {
-		if err := q.readCounts(); err != nil {
+		read := q.readCounts
+		if q.stream != nil {
+			read = q.readTracked
+		}
+		if err := read(); err != nil {
 			return err
 		}
 		known[q.countsID] = q

@@ -20,6 +20,7 @@ type DeliverTemplate struct {
 	tagPos      int    // position of the delivery tag in buf; redelivered follows it
 	bodySizePos int    // position of the body size in buf
 	channel     uint16
+	hole        int // position in buf of the number that AppendNumbered fills in
 }
 
 // bodyFrameStart is the length of the body frame's header at the end of DeliverTemplate.buf.
@@ -91,4 +92,16 @@ func (t *DeliverTemplate) appendUncommon(dst []byte, deliveryTag uint64, redeliv
 	dst = append(dst, t.buf[:len(t.buf)-bodyFrameStart]...)
 	t.stamp(dst[start:], deliveryTag, redelivered, len(body))
 	return AppendBodyFrames(dst, t.channel, body, frameMax)
+}
+
+// DigHole says that the eight bytes at pos of the raw properties are a number
+// that differs from message to message: AppendNumbered fills it in.
+func (t *DeliverTemplate) DigHole(pos int) { t.hole = t.bodySizePos + 8 + pos }
+
+// AppendNumbered is Append for a template with a hole.
+func (t *DeliverTemplate) AppendNumbered(dst []byte, deliveryTag uint64, body []byte, frameMax uint32, number uint64) []byte {
+	start := len(dst)
+	dst = t.Append(dst, deliveryTag, false, body, frameMax)
+	binary.BigEndian.PutUint64(dst[start+t.hole:], number)
+	return dst
 }
