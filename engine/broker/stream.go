@@ -280,8 +280,13 @@ func (q *Queue) TakeStream(c *Consumer) Run {
 		}
 		return Run{}
 	}
-	run := Run{First: v.cursor, Count: min(end-v.cursor, streamRunMax)}
-	v.cursor += run.Count
+	// Over gaps in one step: that of a crash is long.
+	first, count := q.log.NextUnsettled(v.cursor, streamRunMax)
+	if first >= end {
+		first, count = end, 0
+	}
+	run := Run{First: first, Count: min(end-first, count)}
+	v.cursor = first + run.Count
 	return run
 }
 
