@@ -182,7 +182,7 @@ func (q *Queue) recoverStream(clean bool) {
 		q.stream.fresh = uint64(segments[len(segments)-1].Bytes)
 	}
 	if !clean {
-		q.stream.gate = q.end
+		q.stream.gate, q.crashed = q.end, q.end
 	}
 }
 
