@@ -38,6 +38,14 @@ func (b *Batch) SetFilter(f []byte) {
 	b.filter = append(b.filter[:0], f...)
 }
 
+// Filter is the batch's filter; nil if it has none.
+func (b *Batch) Filter() []byte {
+	if len(b.filter) == 0 {
+		return nil
+	}
+	return b.filter
+}
+
 // filterSize is what the filter adds to the batch.
 func (b *Batch) filterSize() int {
 	if len(b.filter) == 0 {

@@ -25,6 +25,7 @@ func goldenBytes(f *testing.F, name string) []byte {
 func FuzzBatchDecode(f *testing.F) {
 	golden := goldenBytes(f, "v1-sealed.seg")[segmentHeaderBytes:]
 	f.Add(golden)
+	f.Add(goldenBytes(f, "v2-sealed.seg")[segmentHeaderBytes:])
 	f.Add(golden[:batchLength(golden)])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -69,6 +70,7 @@ func FuzzBatchDecode(f *testing.F) {
 // to and opened again with the same result.
 func FuzzSegmentOpen(f *testing.F) {
 	f.Add(goldenBytes(f, "v1-sealed.seg"))
+	f.Add(goldenBytes(f, "v2-sealed.seg"))
 	f.Add(goldenBytes(f, "v1-unsealed.seg")[:segmentHeaderBytes])
 	header := encodeSegmentHeader(segmentVersion, 1, 0, 0)
 	f.Add(header)

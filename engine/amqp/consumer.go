@@ -29,6 +29,7 @@ type consumer struct {
 
 	run      broker.Run // taken, not sent yet
 	reader   *segstore.Reader
+	wake     func() // Wake, made once
 	at       uint64 // offset the reader will return next; valid if placed
 	placed   bool
 	batchSeq uint64
@@ -313,13 +314,14 @@ func (cs *consumer) place() bool {
 	}
 	if cs.reader == nil {
 		cs.reader = cs.Queue.Log().NewReader()
+		cs.wake = cs.Wake
 	}
 	if cs.stream != nil {
 		cs.reader.SetQuery(cs.Stream.Query)
 	}
 	cs.placed = false
 	for cs.run.Count > 0 {
-		err := cs.reader.Seek(cs.run.First, cs.Wake)
+		err := cs.reader.Seek(cs.run.First, cs.wake)
 		if err == nil {
 			cs.placed, cs.at = true, cs.run.First
 			return true

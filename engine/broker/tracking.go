@@ -203,20 +203,23 @@ func (q *Queue) readTracked() error {
 	}
 	q.countsLog = log
 	t := &q.stream.tracked
-	return readLog(log, func(at uint64, body []byte) {
-		offset, n := binary.Uvarint(body)
-		if n <= 0 {
-			return
-		}
-		tag := string(body[n:])
-		o := t.of[tag]
-		if o == nil {
-			o = &trackedOffset{}
-			t.of[tag] = o
-		} else {
-			t.over = append(t.over, o.record)
-		}
-		t.clock++
-		o.offset, o.record, o.used = offset, at+1, t.clock
-	})
+	return readLog(log, t.read)
+}
+
+// read takes the record at an offset of the log.
+func (t *trackedOffsets) read(at uint64, body []byte) {
+	offset, n := binary.Uvarint(body)
+	if n <= 0 {
+		return
+	}
+	tag := string(body[n:])
+	o := t.of[tag]
+	if o == nil {
+		o = &trackedOffset{}
+		t.of[tag] = o
+	} else {
+		t.over = append(t.over, o.record)
+	}
+	t.clock++
+	o.offset, o.record, o.used = offset, at+1, t.clock
 }
