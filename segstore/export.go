@@ -50,6 +50,7 @@ type BatchInfo struct {
 	Templates     int
 	TemplateBytes int
 	Checksum      uint32
+	Filtered      bool // it ends with a filter, whose length is its last byte
 	Hole          bool // the mark of a hole: Bytes and offsets are those of the hole, the mark is HoleMarkBytes
 }
 
@@ -77,7 +78,7 @@ func DecodeBatchHeader(data []byte) (BatchInfo, error) {
 	return BatchInfo{
 		Base: batchBase(data), End: batchEnd(data), Timestamp: batchTimestamp(data), Bytes: int64(batchLength(data)),
 		Templates: batchTemplates(data), TemplateBytes: batchTemplateBytes(data),
-		Checksum: binary.LittleEndian.Uint32(data[batchCRCPos:]),
+		Checksum: binary.LittleEndian.Uint32(data[batchCRCPos:]), Filtered: data[batchFlagsPos]&flagFilter != 0,
 	}, nil
 }
 
@@ -152,11 +153,32 @@ type Trailer struct {
 }
 
 // IndexEntry says where a batch is: offset of its first record, position,
-// timestamp in Unix milliseconds.
+// timestamp in Unix milliseconds, and what the filters of the batches from there
+// to the next entry add up to (see FilterCovers); nil if there are none.
 type IndexEntry struct {
 	Offset    uint64
 	Pos       int64
 	Timestamp int64
+	Filter    []byte
+}
+
+// FilterCovers says whether an index entry's filter lets readers find a batch
+// with that filter, nil for none.
+func FilterCovers(entry, filter []byte) bool {
+	switch {
+	case len(entry) == 0 || entry[0]&filterForeign != 0:
+		return true
+	case len(filter) == 0:
+		return entry[0]&filterBare != 0
+	case len(filter) != len(entry)-1:
+		return false
+	}
+	for i, bits := range filter {
+		if bits&^entry[1+i] != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Hole is the offsets [First, End) between two batches.
@@ -181,8 +203,13 @@ func (t *Trailer) DecodeIndex(data []byte) (entries []IndexEntry, holes []Hole, 
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, e := range index {
-		entries = append(entries, IndexEntry{e.offset, e.pos, e.timestamp})
+	filters, width := t.segment.filters, 1+t.segment.filterBytes
+	for i, e := range index {
+		entry := IndexEntry{Offset: e.offset, Pos: e.pos, Timestamp: e.timestamp}
+		if len(filters) > 0 {
+			entry.Filter = filters[i*width : (i+1)*width]
+		}
+		entries = append(entries, entry)
 	}
 	for _, gap := range gaps {
 		holes = append(holes, Hole{gap.first, gap.end})

@@ -144,6 +144,9 @@ func (c *segmentCheck) batches() error {
 			continue
 		}
 		entry = c.compareEntry(entry, pos, info)
+		if err := c.compareFilter(entry-1, pos, info); err != nil {
+			return err
+		}
 		if info.Base > c.next && len(c.gaps) <= len(c.holes) {
 			c.gaps = append(c.gaps, segstore.Hole{First: c.next, End: info.Base})
 		}
@@ -225,6 +228,33 @@ func (c *segmentCheck) compareEntry(entry int, pos int64, info segstore.BatchInf
 		entry++ // nothing is to be seen there
 	}
 	return entry
+}
+
+// compareFilter checks that who looks for what is in the batch at pos finds it by
+// the index entry with that number.
+func (c *segmentCheck) compareFilter(entry int, pos int64, info segstore.BatchInfo) error {
+	if entry < 0 || entry >= len(c.entries) || len(c.entries[entry].Filter) == 0 || info.Hole {
+		return nil
+	}
+	var filter []byte
+	if info.Filtered {
+		end := pos + info.Bytes
+		last, err := c.at(end-1, 1)
+		if err != nil {
+			return err
+		}
+		n := int64(last[0])
+		data, err := c.at(end-1-n, int(n))
+		if err != nil {
+			return err
+		}
+		filter = data[:n]
+	}
+	if !segstore.FilterCovers(c.entries[entry].Filter, filter) {
+		c.rep.add(Damage, c.trailer.BatchesEnd, c.trailer.IndexBytes,
+			"the index does not have the filter of the batch at position %d: consumers with a filter do not find its messages", pos)
+	}
+	return nil
 }
 
 // bad reports the bytes at pos, which are no good batch, and returns where to go
