@@ -51,5 +51,5 @@
 // logs in), permit.go (what that allows), output.go,
 // channel.go (life of a channel, dispatch), class_*.go (one class of methods
 // each), bind.go, publish.go, batch.go, confirm.go, consumer.go, unacked.go, limits.go;
-// external.go and source.go for large messages.
+// external.go and source.go for large messages; stream.go for consumers of streams.
 package amqp

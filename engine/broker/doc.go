@@ -48,6 +48,9 @@
 // whole (apply). What is to be done without a client is done by the keeper
 // (keeper.go): one goroutine and a heap of times.
 //
+// A stream (stream.go) is a queue whose messages stay; its consumers have
+// cursors, the queue has none. Of the invariants above 4, 5 and 6 hold for it.
+//
 // Large messages have their bodies in files (bodies.go): the queue's log holds
 // references, the queue removes its name of a file when it settles the message.
 //
