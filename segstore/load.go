@@ -130,9 +130,9 @@ func (s *Store) findPos(l *Log, seg *segment, file disk.File, f *fetch) (pos int
 	l.mu.Lock()
 	if seg.index != nil || !seg.sealed {
 		defer l.mu.Unlock()
-		return lookup(seg.index, f.offset), f.wanted(seg, seg.next), nil
+		return lookup(seg.index, f.offset), f.wanted(seg, seg.sizeNext), nil
 	}
-	footer := segment{base: seg.base, next: seg.next, indexPos: seg.indexPos,
+	footer := segment{base: seg.base, next: seg.next, sizeNext: seg.sizeNext, indexPos: seg.indexPos,
 		indexCount: seg.indexCount, holeCount: seg.holeCount, indexSum: seg.indexSum, filterBytes: seg.filterBytes}
 	l.mu.Unlock()
 	index, _, err := s.readIndex(&footer, file)
@@ -154,7 +154,7 @@ func (s *Store) findPos(l *Log, seg *segment, file disk.File, f *fetch) (pos int
 			l.back.indexed = slices.Delete(l.back.indexed, 0, 1)
 		}
 	}
-	return lookup(index, f.offset), f.wanted(&footer, footer.next), nil
+	return lookup(index, f.offset), f.wanted(&footer, footer.sizeNext), nil
 }
 
 // wanted is the first offset that the query of f, if it has one, may want by the

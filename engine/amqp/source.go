@@ -143,6 +143,9 @@ func openExternal(c *conn, q *broker.Queue, offset uint64, body []byte, wake fun
 // bodyMissing reports a message without a readable body: it is passed over, as
 // one whose record is damaged.
 func (c *conn) bodyMissing(q *broker.Queue, offset uint64, properties []byte, err error) {
+	if q.IsStream() && offset < q.Log().Low() {
+		return // retention was faster
+	}
 	if q.Excuses(offset, properties, err) {
 		c.shard.srv.logger.Warn("a message is passed over because its body is gone: it was acknowledged just before the crash, or it was not persistent; nothing that was promised is lost",
 			"queue", q.Name, "vhost", q.VHost.Name, "offset", offset, "err", err)
