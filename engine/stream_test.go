@@ -140,7 +140,27 @@ func TestStream_DeclareAndRefusals(t *testing.T) {
 	subscribeStream(c, 1, "s", "t", 1, "x-stream-offset", "first")
 	tag := wantStream(t, c, "m0@0")
 	c.Nack(1, tag, amqptest.Requeue)
-	c.Want("0 connection.close 540 (60,120) NOT_IMPLEMENTED - basic.nack and basic.reject not supported by stream queues queue 's' in vhost '/'")
+	const rejects = "NOT_IMPLEMENTED - basic.nack and basic.reject not supported by stream queues queue 's' in vhost '/'"
+	c.Want("0 connection.close 540 (60,120) " + rejects)
+	for _, row := range []struct {
+		m      amqp.Method
+		number string
+	}{
+		{&amqp.BasicReject{DeliveryTag: 2}, "90"},
+		{&amqp.BasicNack{DeliveryTag: 2, Multiple: true}, "120"},
+		{&amqp.BasicNack{Multiple: true, Requeue: true}, "120"},
+		{&amqp.BasicRecover{Requeue: true}, "110"},
+	} {
+		c := open(t, e)
+		c.Declare("classic", 0)
+		c.PublishAll(1, "classic", "x")
+		c.Get(1, "classic", 0)
+		subscribeStream(c, 1, "s", "t", 1, "x-stream-offset", "first")
+		wantStream(t, c, "m0@0")
+		c.Nack(1, 1, 0) // of the classic queue: no harm
+		c.Method(1, row.m)
+		c.Want("0 connection.close 540 (60," + row.number + ") " + rejects)
+	}
 }
 
 func TestStream_Offsets(t *testing.T) {

@@ -276,8 +276,17 @@ func (c *conn) flushAcked() {
 // rejectsStream finds a stream among the deliveries that tag and multiple name:
 // they cannot be rejected.
 func (l *unackedList) rejectsStream(tag uint64, multiple bool) *broker.Queue {
+	if !multiple {
+		if i := l.find(tag); i >= 0 && l.runs[i].queue.IsStream() {
+			return l.runs[i].queue
+		}
+		return nil
+	}
 	for _, r := range l.live() {
-		if r.queue.IsStream() && (multiple && (tag == 0 || r.tag <= tag) || r.tag <= tag && tag < r.end()) {
+		if tag != 0 && r.tag > tag {
+			break
+		}
+		if r.queue.IsStream() {
 			return r.queue
 		}
 	}
