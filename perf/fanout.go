@@ -112,24 +112,6 @@ type fanoutResult struct {
 	Options *fanoutOptions `json:"options"`
 }
 
-// fanoutRow is one number of queues.
-type fanoutRow struct {
-	Queues      int  `json:"queues"`
-	Interrupted bool `json:"interrupted,omitempty"`
-
-	Seconds            float64      `json:"seconds"`
-	PublishedPerSecond float64      `json:"published_per_s"`
-	DeliveredPerSecond float64      `json:"delivered_per_s"` // by all queues together
-	BrokerCPU          *float64     `json:"broker_cpu_ns_per_delivery,omitempty"`
-	BrokerCores        *float64     `json:"broker_cpu_cores,omitempty"`
-	BrokerThread       *float64     `json:"broker_busiest_thread,omitempty"`
-	RSS                *results.RSS `json:"rss,omitempty"`
-	ClientCPU          float64      `json:"client_cpu_ns_per_delivery"`
-	ClientCores        float64      `json:"client_cpu_cores"`
-	ClientLoops        []float64    `json:"client_loops_busy"`
-	Bottleneck         bool         `json:"client_is_bottleneck"`
-}
-
 // runFanout measures all rows. An error or Ctrl-C leaves the result of those
 // measured so far.
 func runFanout(ctx context.Context, o *fanoutOptions, out scenario.Console) error {

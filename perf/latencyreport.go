@@ -22,39 +22,6 @@ type latencyResult struct {
 	Options *latencyOptions `json:"options"`
 }
 
-// latencyRow is one rate.
-type latencyRow struct {
-	Rate        uint64 `json:"rate"` // intended, messages a second
-	Interrupted bool   `json:"interrupted,omitempty"`
-
-	Seconds            float64            `json:"seconds"`
-	PublishedPerSecond float64            `json:"published_per_s"`
-	ConsumedPerSecond  float64            `json:"consumed_per_s"`
-	Published          uint64             `json:"published_total"`    // warm-up included
-	Missing            uint64             `json:"missing"`            // of those, at the end
-	GivenUp            bool               `json:"given_up,omitempty"` // the broker was too far behind to wait for the rest
-	Latency            *results.Latency   `json:"latency"`            // from the intended time to the consumer's read
-	SendDelay          *results.Latency   `json:"send_delay"`         // from the intended time to this tool's write
-	Series             []percentileFigure `json:"series,omitempty"`
-	BrokerCPU          *float64           `json:"broker_cpu_ns_per_message,omitempty"`
-	BrokerCores        *float64           `json:"broker_cpu_cores,omitempty"`
-	BrokerThread       *float64           `json:"broker_busiest_thread,omitempty"`
-	RSS                *results.RSS       `json:"rss,omitempty"`
-	ClientCPU          float64            `json:"client_cpu_ns_per_message"`
-	ClientCores        float64            `json:"client_cpu_cores"`
-	ClientLoops        []float64          `json:"client_loops_busy"`
-	Bottleneck         bool               `json:"client_is_bottleneck"`
-	KeptUp             bool               `json:"kept_up"` // published at the rate that was intended
-}
-
-// percentileFigure is one point of a percentile series: so many messages had at
-// most that latency.
-type percentileFigure struct {
-	Percentile float64 `json:"percentile"`
-	Value      float64 `json:"us"`
-	Count      int64   `json:"count"`
-}
-
 // keptUpShare is the part of the intended rate from which on the schedule was
 // kept. Below it, messages queue up in front of the broker, and latency is a
 // matter of how long the run was.
@@ -83,10 +50,10 @@ func newLatencyRow(o *latencyOptions, rate uint64, m *meter) *latencyRow {
 
 // percentileSeries lists the distribution, each step halving what is above it
 // in a few points, as HdrHistogram's own files do.
-func percentileSeries(h *hdrhistogram.Histogram) []percentileFigure {
-	var series []percentileFigure
+func percentileSeries(h *hdrhistogram.Histogram) []percentile {
+	var series []percentile
 	for _, bracket := range h.CumulativeDistribution() {
-		series = append(series, percentileFigure{bracket.Quantile, float64(bracket.ValueAt) / 1e3, bracket.Count})
+		series = append(series, percentile{Percentile: bracket.Quantile, Value: float64(bracket.ValueAt) / 1e3, Count: bracket.Count})
 	}
 	return series
 }

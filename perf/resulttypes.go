@@ -11,5 +11,8 @@ type (
 	rawFigures    = results.RawDisk
 	rawComparison = results.RawComparison
 	confirmRow    = results.ConfirmRow
+	fanoutRow     = results.FanoutRow
+	latencyRow    = results.LatencyRow
+	percentile    = results.Percentile
 	brokerLook    = results.BrokerLook
 )

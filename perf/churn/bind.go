@@ -5,6 +5,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/client"
+	"github.com/basaltmq/basaltmq/perf/results"
 	"github.com/basaltmq/basaltmq/perf/session"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
@@ -26,12 +27,12 @@ func bindWork() work {
 			flags.Text(&o.Exchange, "e", "exchange", "NAME", "exchange to bind to; must exist")
 			flags.Toggle(&o.Unbind, "", "unbind", "take each binding away again")
 		},
-		prepare: func(s *session.Session, o *Options, row *Row) error {
+		prepare: func(s *session.Session, o *Options, row *results.ChurnRow) error {
 			return s.CallAll(row.Connections, func(i int) (uint16, amqp.Method) {
 				return session.ClientChannel, &amqp.QueueDeclare{Queue: boundQueue(o, row, i), Durable: row.Kind == durable}
 			}, &amqp.QueueDeclareOk{})
 		},
-		cleanUp: func(s *session.Session, o *Options, row *Row) error {
+		cleanUp: func(s *session.Session, o *Options, row *results.ChurnRow) error {
 			return s.CallAll(row.Connections, func(i int) (uint16, amqp.Method) {
 				return session.ClientChannel, &amqp.QueueDelete{Queue: boundQueue(o, row, i)}
 			}, &amqp.QueueDeleteOk{})
@@ -44,11 +45,11 @@ func bindWork() work {
 	}
 }
 
-func boundQueue(o *Options, row *Row, connection int) []byte {
+func boundQueue(o *Options, row *results.ChurnRow, connection int) []byte {
 	return []byte(o.Prefix + "-" + row.Kind + "-" + strconv.Itoa(connection))
 }
 
-func bindOperation(o *Options, row *Row, connection int) client.Operation {
+func bindOperation(o *Options, row *results.ChurnRow, connection int) client.Operation {
 	keys := newNames("key", "", connection)
 	bind := &amqp.QueueBind{Queue: boundQueue(o, row, connection), Exchange: []byte(o.Exchange)}
 	unbind := &amqp.QueueUnbind{Queue: bind.Queue, Exchange: bind.Exchange}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/results"
 	"github.com/basaltmq/basaltmq/perf/scenario"
 	"github.com/basaltmq/basaltmq/perf/session"
 )
@@ -56,7 +57,7 @@ type work struct {
 	declare func(flags *cli.FlagSet, o *Options) // more options; may be nil
 	// prepare and cleanUp run on a control connection before and after a row;
 	// nil: nothing to do.
-	prepare, cleanUp func(s *session.Session, o *Options, row *Row) error
+	prepare, cleanUp func(s *session.Session, o *Options, row *results.ChurnRow) error
 	// connect opens the connections of a row and gives them to run's loops.
 	connect func(run *rowRun) error
 	// limit is the largest window; 0: windowMax.
@@ -159,13 +160,13 @@ func (w work) run(ctx context.Context, o *Options, out scenario.Console) error {
 			if failure != nil || ctx.Err() != nil {
 				break
 			}
-			row := &Row{Kind: kind, Window: window, Connections: o.Connections}
+			row := &results.ChurnRow{Kind: kind, Window: window, Connections: o.Connections}
 			measured, err := w.measureRow(ctx, o, row, result, out)
 			if measured {
 				result.Rows = append(result.Rows, row)
 			}
 			if err != nil {
-				failure = fmt.Errorf("%s: %w", row.describe(), err)
+				failure = fmt.Errorf("%s: %w", describe(row), err)
 			}
 		}
 	}

@@ -85,7 +85,7 @@ func (m *meter) tick() {
 		phase = fmt.Sprintf("%.0fs", float64(now.at-m.windowBegin.at)/1e9)
 	}
 	var line strings.Builder
-	fmt.Fprintf(&line, "%s: %7s  %s %s/s", m.run.row.describe(), phase,
+	fmt.Fprintf(&line, "%s: %7s  %s %s/s", describe(m.run.row), phase,
 		results.HumanCount(uint64(float64(now.operations-before.operations)/span)), m.unit)
 	if m.interval.TotalCount() > 0 {
 		fmt.Fprintf(&line, "  latency p50 %.0f p99 %.0f us",
@@ -111,7 +111,7 @@ func (m *meter) finish() {
 }
 
 // fill computes the figures of the row.
-func (m *meter) fill(row *Row) {
+func (m *meter) fill(row *results.ChurnRow) {
 	begin, end := m.windowBegin, m.windowEnd
 	span := time.Duration(max(end.at-begin.at, 1))
 	if m.countEnded && end.last > begin.at {

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/basaltmq/basaltmq/perf/client"
+	"github.com/basaltmq/basaltmq/perf/results"
 )
 
 // A tool that allocates for every call measures its own collector.
 func TestOperationsAllocateNothing(t *testing.T) {
 	o := &Options{Prefix: "p", Exchange: "amq.direct", Unbind: true}
-	row := &Row{Kind: durable}
+	row := &results.ChurnRow{Kind: durable}
 	for name, operation := range map[string]client.Operation{
 		"bind": bindOperation(o, row, 1), "queue": queueOperation(o, row, 1), "channel": channelOperation(), "consumer": consumerOperation("q", 1),
 	} {

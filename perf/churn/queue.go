@@ -2,6 +2,7 @@ package churn
 
 import (
 	"github.com/basaltmq/basaltmq/perf/client"
+	"github.com/basaltmq/basaltmq/perf/results"
 	"github.com/basaltmq/basaltmq/perf/session"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
@@ -23,7 +24,7 @@ func queueWork() work {
 	}
 }
 
-func queueOperation(o *Options, row *Row, connection int) client.Operation {
+func queueOperation(o *Options, row *results.ChurnRow, connection int) client.Operation {
 	names := newNames(o.Prefix, row.Kind, connection)
 	declare := &amqp.QueueDeclare{Durable: row.Kind == durable, Exclusive: row.Kind == transient}
 	remove := &amqp.QueueDelete{}

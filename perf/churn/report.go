@@ -14,32 +14,9 @@ import (
 // Result is the JSON result of a churn scenario.
 type Result struct {
 	results.Head
-	Unit    string   `json:"unit"` // what an operation is
-	Rows    []*Row   `json:"rows"`
-	Options *Options `json:"options"`
-}
-
-// Row is one kind of thing and one window.
-type Row struct {
-	Kind        string `json:"kind,omitempty"`
-	Window      int    `json:"window"` // operations unanswered at a time, of each connection
-	Connections int    `json:"connections"`
-	Interrupted bool   `json:"interrupted,omitempty"`
-
-	Seconds    float64          `json:"seconds"`
-	Operations uint64           `json:"operations"` // in these
-	PerSecond  float64          `json:"operations_per_s"`
-	Latency    *results.Latency `json:"latency"` // of whole operations
-
-	BrokerCPU     *float64     `json:"broker_cpu_ns_per_operation,omitempty"`
-	BrokerCores   *float64     `json:"broker_cpu_cores,omitempty"`
-	BrokerThread  *float64     `json:"broker_busiest_thread,omitempty"`
-	BrokerWritten *float64     `json:"broker_written_bytes_per_operation,omitempty"`
-	RSS           *results.RSS `json:"rss,omitempty"`
-	ClientCPU     float64      `json:"client_cpu_ns_per_operation"`
-	ClientCores   float64      `json:"client_cpu_cores"`
-	ClientLoops   []float64    `json:"client_loops_busy"`
-	Bottleneck    bool         `json:"client_is_bottleneck"`
+	Unit    string              `json:"unit"` // what an operation is
+	Rows    []*results.ChurnRow `json:"rows"`
+	Options *Options            `json:"options"`
 }
 
 func newResult(w work, o *Options) *Result {
@@ -50,7 +27,7 @@ func newResult(w work, o *Options) *Result {
 }
 
 // describe names a row.
-func (r *Row) describe() string {
+func describe(r *results.ChurnRow) string {
 	return strings.TrimPrefix(fmt.Sprintf("%s, window %d", r.Kind, r.Window), ", ")
 }
 
@@ -67,7 +44,7 @@ func (r *Result) finish(ctx context.Context, failure error) {
 func (r *Result) check() error {
 	for _, row := range r.Rows {
 		if row.Operations == 0 && !row.Interrupted && r.Error == "" {
-			return fmt.Errorf("%s: the broker did nothing in %.1f s", row.describe(), row.Seconds)
+			return fmt.Errorf("%s: the broker did nothing in %.1f s", describe(row), row.Seconds)
 		}
 	}
 	return nil

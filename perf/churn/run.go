@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/basaltmq/basaltmq/perf/client"
+	"github.com/basaltmq/basaltmq/perf/results"
 	"github.com/basaltmq/basaltmq/perf/scenario"
 	"github.com/basaltmq/basaltmq/perf/session"
 )
@@ -14,7 +15,7 @@ import (
 // rowRun is the run of one row; it owns the loops and hears from them.
 type rowRun struct {
 	o     *Options
-	row   *Row
+	row   *results.ChurnRow
 	loops []*client.Loop
 
 	left   atomic.Int64  // clients that are not finished
@@ -81,7 +82,7 @@ func (run *rowRun) connectCaller(connection int, operation func(*session.Session
 
 // measureRow measures one row and cleans up after it. measured is false when
 // there are no figures.
-func (w work) measureRow(ctx context.Context, o *Options, row *Row, result *Result, out scenario.Console) (measured bool, err error) {
+func (w work) measureRow(ctx context.Context, o *Options, row *results.ChurnRow, result *Result, out scenario.Console) (measured bool, err error) {
 	clean := func(s *session.Session) error {
 		if w.cleanUp == nil {
 			return nil
@@ -105,7 +106,7 @@ func (w work) measureRow(ctx context.Context, o *Options, row *Row, result *Resu
 	return measured, err
 }
 
-func (w work) measureClients(ctx context.Context, o *Options, row *Row, out scenario.Console) (measured bool, err error) {
+func (w work) measureClients(ctx context.Context, o *Options, row *results.ChurnRow, out scenario.Console) (measured bool, err error) {
 	run := &rowRun{o: o, row: row, done: make(chan struct{}), failed: make(chan error, 1)}
 	clients := row.Connections
 	if w.name == connectionName {

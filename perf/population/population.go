@@ -86,7 +86,7 @@ func (g *growth) run(ctx context.Context, o *common, r *Result, out scenario.Con
 	made := 0
 	failure := func() error {
 		for _, count := range o.counts {
-			row := &Row{}
+			row := &results.CountRow{}
 			from := made
 			made, err = g.step(ctx, o, row, from, count, progress)
 			if err != nil || ctx.Err() != nil {
@@ -96,7 +96,7 @@ func (g *growth) run(ctx context.Context, o *common, r *Result, out scenario.Con
 			if row.Look, err = o.Look(); err != nil {
 				return err
 			}
-			row.compare(r)
+			r.compare(row)
 			r.Rows = append(r.Rows, row)
 		}
 		scenario.Pause(ctx, o.Hold)
@@ -119,7 +119,7 @@ func (g *growth) run(ctx context.Context, o *common, r *Result, out scenario.Con
 
 // step makes things until there are count, and fills in what that took. It
 // returns how many there are.
-func (g *growth) step(ctx context.Context, o *common, row *Row, from, count int, progress *scenario.Progress) (made int, err error) {
+func (g *growth) step(ctx context.Context, o *common, row *results.CountRow, from, count int, progress *scenario.Progress) (made int, err error) {
 	var counter atomic.Int64
 	begin, began := process.ReadUsage(o.BrokerPID, nil), client.Now()
 	ended := make(chan error, 1)

@@ -15,25 +15,10 @@ type Result struct {
 	results.Head
 	Unit             string              `json:"unit"`
 	Before           *results.BrokerLook `json:"before"` // idle, nothing made yet
-	Rows             []*Row              `json:"rows"`
+	Rows             []*results.CountRow `json:"rows"`
 	RemovedPerSecond float64             `json:"removed_per_s,omitempty"`
 	After            *results.BrokerLook `json:"after,omitempty"` // all removed again
 	Options          any                 `json:"options"`
-}
-
-// Row is what the broker is like with so many things.
-type Row struct {
-	Count      int                 `json:"count"`
-	Seconds    float64             `json:"seconds"` // making those that were not there before
-	PerSecond  float64             `json:"per_s"`
-	BrokerCPU  *float64            `json:"broker_cpu_ns_each,omitempty"`
-	ClientCPU  float64             `json:"client_cpu_ns_each"`
-	Bottleneck bool                `json:"client_is_bottleneck"`
-	Look       *results.BrokerLook `json:"broker"`
-	// Growth of VmRSS since the beginning by the count, and since the row
-	// before by those that came with this one.
-	BytesEach     *float64 `json:"vm_rss_bytes_each,omitempty"`
-	BytesEachMore *float64 `json:"vm_rss_bytes_each_more,omitempty"`
 }
 
 func newResult(name, unit string, options any) *Result {
@@ -44,7 +29,7 @@ func newResult(name, unit string, options any) *Result {
 }
 
 // compare fills in the growth of memory; the row is not in the result yet.
-func (row *Row) compare(r *Result) {
+func (r *Result) compare(row *results.CountRow) {
 	if row.Look.Memory == nil || r.Before.Memory == nil || row.Count == 0 {
 		return
 	}

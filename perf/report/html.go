@@ -22,6 +22,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 type page struct {
 	Title    string
 	Suites   []suitePart
+	Features []featuresPart
 	Plots    []template.HTML
 	Recorded []recordedRow
 }
@@ -35,6 +36,15 @@ type suitePart struct {
 	LeftOut    []results.LeftOut
 }
 
+// featuresPart is the table of one run of the features.
+type featuresPart struct {
+	Heading string
+	Rows    []featureRow
+	LeftOut []results.LeftOut
+}
+
+type featureRow struct{ Name, Load, Rate, OfPlain, OfRelay string }
+
 type targetRow struct{ What, Wanted, Measured, Value, Verdict, Class string }
 
 type yardstickRow struct{ Name, Before, After string }
@@ -47,6 +57,9 @@ func WriteHTML(w io.Writer, title string, recorded []*results.Recorded) error {
 	for _, r := range recorded {
 		if r.Suite != nil {
 			p.Suites = append(p.Suites, newSuitePart(r))
+		}
+		if r.Features != nil {
+			p.Features = append(p.Features, newFeaturesPart(r))
 		}
 		p.Recorded = append(p.Recorded, recordedRow{
 			Name:    strings.TrimPrefix(r.Release+"-"+r.Name, "-"),
@@ -68,6 +81,21 @@ func WriteHTML(w io.Writer, title string, recorded []*results.Recorded) error {
 
 func machine(e results.Environment) string {
 	return fmt.Sprintf("%s, %d hardware threads, %s, %s", cmp.Or(e.CPU.Model, "unknown CPU"), e.CPU.Cores, e.Kernel, cmp.Or(e.Filesystem, "unknown filesystem"))
+}
+
+func newFeaturesPart(r *results.Recorded) featuresPart {
+	part := featuresPart{Heading: "Features: " + label(r), LeftOut: r.Features.LeftOut}
+	for _, row := range r.Features.Rows {
+		shown := featureRow{Name: row.Name, Load: row.Load, Rate: results.HumanCount(uint64(row.PerSecond)) + " " + row.Unit + "/s"}
+		if row.OfPlain != nil {
+			shown.OfPlain = fmt.Sprintf("%.2f", *row.OfPlain)
+		}
+		if row.Relay != nil {
+			shown.OfRelay = fmt.Sprintf("%.2f", row.Relay.Fraction)
+		}
+		part.Rows = append(part.Rows, shown)
+	}
+	return part
 }
 
 func newSuitePart(r *results.Recorded) suitePart {

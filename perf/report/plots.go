@@ -133,6 +133,18 @@ func latencyPercentiles(recorded []*results.Recorded) Chart {
 			}
 			groups[name] = append(groups[name], r.Throughput.Latency)
 		}
+		if r.Latencies != nil {
+			for _, row := range r.Latencies.Rows {
+				if row.Latency == nil {
+					continue
+				}
+				name := fmt.Sprintf("%s, %s, %s/s", label(r), r.Name, results.HumanCount(row.Rate))
+				if groups[name] == nil {
+					names = append(names, name)
+				}
+				groups[name] = append(groups[name], row.Latency)
+			}
+		}
 	}
 	for _, name := range names {
 		line := Line{Name: name}

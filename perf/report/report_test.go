@@ -78,6 +78,16 @@ func recorded() []*results.Recorded {
 			LeftOut:    []results.LeftOut{{Figure: "rss-idle", Reason: "needs the broker's process (--broker-pid)"}},
 			Series:     []results.Series{{Name: "rss", Section: "many", Unit: "bytes", Seconds: []float64{40, 41, 42}, Values: []float64{6 << 20, 30 << 20, 28 << 20}}},
 		}},
+		{Release: "2026-05-01-0123", Name: "open-loop", Head: head("Basalt<MQ>"), Latencies: &results.Latencies{Rows: []*results.LatencyRow{
+			{Rate: 50000, Latency: &results.Latency{P50: 40, P75: 60, P90: 90, P95: 100, P99: 300, P999: 900, P9999: 3000, Max: 9000}}, {Rate: 1},
+		}}},
+		{Release: "2026-05-01-0123", Name: "features", Head: head("Basalt<MQ>"), Features: &results.Features{
+			Rows: []*results.FeatureRow{
+				{Name: "plain", Load: "1 publisher", Unit: "messages", PerSecond: 9000000, Relay: &results.RelayFraction{Fraction: 0.4}},
+				{Name: "ttl <1 s>", Load: "1 publisher", Unit: "messages", PerSecond: 8100000, OfPlain: &fraction},
+			},
+			LeftOut: []results.LeftOut{{Figure: "stream", Reason: "refused <540>"}},
+		}},
 	}
 }
 

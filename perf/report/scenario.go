@@ -18,7 +18,7 @@ func Scenario() scenario.Scenario {
 		Name:    "report",
 		Summary: "draw recorded results: one HTML file, or SVG plots: report DIR",
 		Details: "Reads all *.json files of DIR, as table does, and writes one HTML file that needs\n" +
-			"nothing else: the headline tables with their targets, throughput by message size,\n" +
+			"nothing else: the headline tables with their targets, features, throughput by size,\n" +
 			"latency percentiles, memory over time. With --svg the plots go into files.",
 		Prepare: func(flags *cli.FlagSet) func(context.Context, scenario.Console) error {
 			directory, file, svgDirectory := "", "", ""

@@ -8,13 +8,15 @@
 //
 //	schema.go       what the results of several scenarios share
 //	scenarios.go    the result of each scenario, as far as it is shown
+//	rows.go         those of scenarios that measure row by row; features.go, gate.go
 //	open.go         how long opening a data directory takes: result and table
 //	environment.go  the machine a figure was measured on; mount.go its mounts,
 //	                machine.go its processor, memory and hypervisor
 //	json.go         writing results
 //	read.go         reading recorded ones, and what is refused
 //	section.go      which belong together in the tables
-//	tablerender.go  the tables; tablefigures.go says which figures are in them
+//	tablerender.go  the tables; tablefigures.go says which figures are in them,
+//	                tablerows.go those of results of several rows
 //	suite.go        the result of the suite; suitetext.go shows it
 //	targets.go      what its figures are to reach (targets.json)
 //	figures.go      the figures of any result, by the names of its JSON

@@ -23,10 +23,16 @@ var measures = []measure{
 	{"raw_overwrite.rate_ratio", "", More},
 	{"relay.fraction", "", More},
 	{"of_one_queue", "", More},
+	{"of_plain", "", More},
 	{"bytes_per_s", "bytes/s", More},
 	{"_per_s", "/s", More},
+	{".per_s", "/s", More},
 	{"_us", "µs", Less},
 	{"broker_cpu_ns_per_message", "ns", Less},
+	{"broker_cpu_ns_per_delivery", "ns", Less},
+	{"broker_cpu_ns_per_operation", "ns", Less},
+	{"broker_cpu_ns_each", "ns", Less},
+	{"vm_rss_bytes_each", "bytes", Less},
 	{"write_call_bytes_per_record_byte", "", Less},
 	{"bytes_per_record_byte", "", Less},
 	{"rss.max.vm_rss", "bytes", Less},
@@ -45,7 +51,7 @@ var notFigures = []string{
 }
 
 // FlattenFigures finds the figures of a result of any scenario by the names of
-// its JSON. A suite says what its figures are.
+// its JSON. A suite and the gate say what their figures are.
 func FlattenFigures(raw []byte) ([]Figure, error) {
 	var head Head
 	if err := json.Unmarshal(raw, &head); err != nil {
@@ -57,6 +63,13 @@ func FlattenFigures(raw []byte) ([]Figure, error) {
 			return nil, fmt.Errorf("not a result of the suite: %w", err)
 		}
 		return suite.comparable(), suite.Check()
+	}
+	if head.Scenario == "gate" {
+		var gate Gate
+		if err := json.Unmarshal(raw, &gate); err != nil {
+			return nil, fmt.Errorf("not a result of the gate: %w", err)
+		}
+		return gate.comparable(), gate.check()
 	}
 	var tree map[string]any
 	if err := json.Unmarshal(raw, &tree); err != nil {
@@ -116,7 +129,7 @@ func flatten(value any, name string, figures *[]Figure) {
 func elementName(element any, index int) string {
 	object, _ := element.(map[string]any)
 	var parts []string
-	for _, key := range []string{"name", "mode", "records_per_batch", "queues", "window", "connections"} {
+	for _, key := range []string{"name", "mode", "records_per_batch", "queues", "kind", "window", "connections", "count", "rate"} {
 		switch value := object[key].(type) {
 		case string:
 			parts = append(parts, value)

@@ -21,6 +21,12 @@ type Recorded struct {
 	Calibrate  *Calibrate
 	Suite      *Suite
 	Open       *Open
+	Latencies  *Latencies
+	Fanout     *Fanout
+	Churn      *Churn
+	Population *Population
+	Gate       *Gate
+	Features   *Features
 }
 
 // resultName splits the name of a recorded result: date and commit, what was
@@ -66,7 +72,7 @@ func Parse(fileName string, raw []byte) (*Recorded, error) {
 	}
 	result := &Recorded{Release: parts[1], Name: parts[2], Head: head}
 	var target any
-	switch head.Scenario {
+	switch scenario := head.Scenario; scenario {
 	case "throughput":
 		result.Throughput = new(Throughput)
 		target = result.Throughput
@@ -85,8 +91,29 @@ func Parse(fileName string, raw []byte) (*Recorded, error) {
 	case "open":
 		result.Open = new(Open)
 		target = result.Open
+	case "latency":
+		result.Latencies = new(Latencies)
+		target = result.Latencies
+	case "fanout":
+		result.Fanout = new(Fanout)
+		target = result.Fanout
+	case "gate":
+		result.Gate = new(Gate)
+		target = result.Gate
+	case "features":
+		result.Features = new(Features)
+		target = result.Features
 	default:
-		return nil, fmt.Errorf("scenario %q has no table", head.Scenario)
+		switch {
+		case isChurn(scenario):
+			result.Churn = new(Churn)
+			target = result.Churn
+		case isPopulation(scenario):
+			result.Population = new(Population)
+			target = result.Population
+		default:
+			return nil, fmt.Errorf("scenario %q has no table", scenario)
+		}
 	}
 	if err := json.Unmarshal(raw, target); err != nil {
 		return nil, fmt.Errorf("not a result of the scenario %s: %w", head.Scenario, err)
@@ -140,6 +167,24 @@ func (r *Recorded) check() error {
 		return r.Suite.Check()
 	case r.Open != nil:
 		return r.Open.check()
+	case r.Latencies != nil:
+		if r.Latencies.Options == nil {
+			return fmt.Errorf("the result does not say its options")
+		}
+		return r.Latencies.Check()
+	case r.Fanout != nil:
+		if r.Fanout.Options == nil {
+			return fmt.Errorf("the result does not say its options")
+		}
+		return checkRows(r.Fanout.Rows)
+	case r.Churn != nil:
+		return r.Churn.Check()
+	case r.Population != nil:
+		return checkRows(r.Population.Rows)
+	case r.Gate != nil:
+		return r.Gate.check()
+	case r.Features != nil:
+		return r.Features.Check()
 	case r.Calibrate.Options == nil:
 		return fmt.Errorf("the result does not say its options")
 	}

@@ -181,6 +181,9 @@ func TestTableRefuses(t *testing.T) {
 // Results come from files that anyone may have edited.
 func FuzzTable(f *testing.F) {
 	results := map[string]any{"t": testThroughput(1), "c": testConfirm(1), "b": testBacklog(), "y": testCalibrate(), "o": testOpen(1)}
+	for scenario, result := range testRows(1) {
+		results[scenario] = result
+	}
 	for _, name := range slices.Sorted(maps.Keys(results)) {
 		raw, err := json.Marshal(results[name])
 		if err != nil {

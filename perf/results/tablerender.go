@@ -97,9 +97,15 @@ func (s *section) render(w io.Writer) {
 	io.WriteString(w, describeEnvironment(s.results[0]))
 	s.renderSuites(w)
 	s.renderThroughput(w)
+	s.renderLatencies(w)
+	s.renderFanouts(w)
+	s.renderFeatures(w)
 	s.renderConfirm(w)
 	s.renderBacklog(w)
 	s.renderOpen(w)
+	s.renderChurn(w)
+	s.renderPopulations(w)
+	s.renderGates(w)
 	s.renderCalibrate(w)
 }
 
