@@ -10,6 +10,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/perf/churn"
 	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/features"
 	"github.com/basaltmq/basaltmq/perf/gate"
 	"github.com/basaltmq/basaltmq/perf/population"
 	"github.com/basaltmq/basaltmq/perf/report"
@@ -31,7 +32,7 @@ func scenarios() []scenario.Scenario {
 		churn.Scenarios(),
 		population.Scenarios(),
 		[]scenario.Scenario{calibrateScenario()},
-		[]scenario.Scenario{suite.SuiteScenario(), suite.PeerScenario(), compareScenario(), gate.Scenario()},
+		[]scenario.Scenario{suite.SuiteScenario(), suite.PeerScenario(), features.Scenario(), compareScenario(), gate.Scenario()},
 		[]scenario.Scenario{tableScenario(), report.Scenario(), relayScenario()},
 		[]scenario.Scenario{signScenario(), verifyScenario(), keygenScenario()},
 	)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/basaltmq/basaltmq/perf/cli"
 	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/session"
 	"github.com/basaltmq/basaltmq/wire/amqp"
@@ -82,9 +83,10 @@ func (run *throughputRun) declareQueues() error {
 	})
 }
 
-// bind binds a queue to the exchange; the default exchange needs no binding.
+// bind binds a queue to the exchange; the default exchange needs no binding, and
+// which bindings a key that varies needs is not known here.
 func (run *throughputRun) bind(s *session.Session, queue, key string) error {
-	if run.options.Exchange == "" {
+	if run.options.Exchange == "" || run.options.Vary > 0 {
 		return nil
 	}
 	return s.Call(session.ClientChannel, &amqp.QueueBind{
@@ -179,8 +181,10 @@ func (run *throughputRun) connectPublisher(number int, encodings map[string]shar
 	}
 	shared, known := encodings[key]
 	if !known {
-		shared.encoding = client.EncodePublish(o.Exchange, key, run.properties, o.Size, s.FrameMax)
-		shared.buffer = shared.encoding.Repeat(client.PublisherBufferBytes)
+		if shared, err = run.encode(key, s.FrameMax); err != nil {
+			s.Close()
+			return err
+		}
 		encodings[key] = shared
 	}
 	// Consumer i is on loop i, publisher i on the next one: with two loops the
@@ -211,6 +215,31 @@ func (run *throughputRun) connectPublisher(number int, encodings map[string]shar
 	}
 	run.publishers = append(run.publishers, p)
 	return l.Add(p)
+}
+
+// encode makes the messages with that key: one, or all that differ.
+func (run *throughputRun) encode(key string, frameMax uint32) (shared sharedPublish, err error) {
+	o := run.options
+	if o.Vary == 0 {
+		shared.encoding = client.EncodePublish(o.Exchange, key, run.properties, o.Size, frameMax)
+		shared.buffer = shared.encoding.Repeat(client.PublisherBufferBytes)
+		return shared, nil
+	}
+	for number := range o.Vary {
+		properties, err := cli.ParseProperties(o.numbered(o.Properties, number), o.Persistent)
+		if err != nil {
+			return shared, err
+		}
+		one := client.EncodePublish(o.Exchange, o.numbered(key, number), properties, o.Size, frameMax)
+		if number == 0 {
+			shared.encoding = one
+		}
+		if one.Size != shared.encoding.Size {
+			return shared, cli.Usagef("--vary: message %d is not of the size of the first", number)
+		}
+		shared.buffer = append(shared.buffer, one.Bytes...)
+	}
+	return shared, nil
 }
 
 // preparePublisher makes the calls of a publisher's channel.

@@ -14,6 +14,7 @@
 //	process/        CPU, memory and disk of the broker process
 //	results/        the JSON of measurements, tables; stats/ compares samples
 //	suite/          the scenarios as a whole, as child processes
+//	features/       what features cost beside the same load without them
 //	gate/           two brokers in turn: did one get worse?
 //	report/         recorded results as HTML and SVG
 //	signed/         signatures of recorded results

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +18,8 @@ const (
 	prefetchMax    = 1<<16 - 1 // a short in basic.qos
 	shortStringMax = 255
 	defaultQueue   = "perf-test"
+	varyMax        = 1 << 16
+	varyOverhead   = 64 // bytes of a publish around its body, at the least
 )
 
 // throughputOptions are the options of the throughput scenario as they appear
@@ -50,6 +53,7 @@ type throughputOptions struct {
 	QueueArgs      string        `json:"queue_args,omitempty"`
 	ConsumerArgs   string        `json:"consumer_args,omitempty"`
 	Properties     string        `json:"properties,omitempty"`
+	Vary           int           `json:"vary,omitempty"` // how many different messages; 0: all the same
 	RandomBodies   bool          `json:"random_bodies"`
 	MeasureLatency bool          `json:"measure_latency"`
 	Calibrate      time.Duration `json:"calibrate_ns,omitempty"` // of each of two
@@ -88,6 +92,7 @@ func declareThroughput(flags *cli.FlagSet, o *throughputOptions) {
 	flags.Text(&o.QueueArgs, "", "queue-args", "JSON", "arguments of the queue declaration")
 	flags.Text(&o.ConsumerArgs, "", "consumer-args", "JSON", "arguments of basic.consume")
 	flags.Text(&o.Properties, "", "properties", "JSON", "message properties, as {\"priority\": 1, \"headers\": {…}}")
+	flags.Count(&o.Vary, "", "vary", "N", "publish N different messages in turn: % in routing key and properties stands for the number")
 	flags.Toggle(&o.RandomBodies, "", "random-bodies", "give every message a different, incompressible body")
 	flags.Text(&o.QueuePattern, "", "queue-pattern", "PATTERN", "spread clients over queues; % stands for the number")
 	flags.Count(&o.PatternFrom, "", "queue-pattern-from", "N", "first queue number")
@@ -123,6 +128,12 @@ func (o *throughputOptions) finish(flags *cli.FlagSet) error {
 		return cli.Usagef("--prefetch is at most %d", prefetchMax)
 	case o.Prefetch > 0 && o.AckEvery > o.Prefetch:
 		return cli.Usagef("--ack %d would never happen with --prefetch %d", o.AckEvery, o.Prefetch)
+	case o.Vary > varyMax:
+		return cli.Usagef("--vary is at most %d", varyMax)
+	case o.Vary > 0 && (o.Verify || o.MeasureLatency || o.RandomBodies || o.QueuePattern != ""):
+		return cli.Usagef("--vary excludes -V, -l, --random-bodies and --queue-pattern")
+	case o.Vary > 0 && uint64(o.Vary)*(o.Size+varyOverhead) > client.StampedBytesTotal:
+		return cli.Usagef("--vary: %d messages of %d bytes are too much to keep", o.Vary, o.Size)
 	case o.TxAcks > 0 && o.AckEvery == 0:
 		return cli.Usagef("-T commits acknowledgements: give --ack as well")
 	case o.TxPublishes > 0 && o.ConfirmWindow > 0:
@@ -144,6 +155,15 @@ func (o *throughputOptions) finish(flags *cli.FlagSet) error {
 // body is what the messages' bodies have to hold.
 func (o *throughputOptions) body() client.BodyOptions {
 	return client.BodyOptions{Size: o.Size, Publishers: o.Publishers, Timestamp: o.MeasureLatency, Verify: o.Verify, Random: o.RandomBodies}
+}
+
+// numbered puts the number of a message in place of each %, with as many digits
+// as the highest has: all messages are of one size.
+func (o *throughputOptions) numbered(text string, number int) string {
+	if o.Vary == 0 {
+		return text
+	}
+	return strings.ReplaceAll(text, "%", fmt.Sprintf("%0*d", len(strconv.Itoa(o.Vary-1)), number))
 }
 
 // queues lists the named queues; empty when every consumer has its own.

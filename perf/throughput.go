@@ -109,7 +109,7 @@ func newThroughputRun(options *throughputOptions) (*throughputRun, error) {
 		failed:         make(chan error, 1),
 	}
 	var err error
-	if run.properties, err = cli.ParseProperties(options.Properties, options.Persistent); err != nil {
+	if run.properties, err = cli.ParseProperties(options.numbered(options.Properties, 0), options.Persistent); err != nil {
 		return nil, err
 	}
 	if run.queueArguments, err = cli.ParseTable("queue-args", options.QueueArgs); err != nil {

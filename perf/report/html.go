@@ -43,7 +43,7 @@ type featuresPart struct {
 	LeftOut []results.LeftOut
 }
 
-type featureRow struct{ Name, Load, Rate, OfPlain, OfRelay string }
+type featureRow struct{ Name, Load, Rate, Base, OfRelay string }
 
 type targetRow struct{ What, Wanted, Measured, Value, Verdict, Class string }
 
@@ -87,8 +87,8 @@ func newFeaturesPart(r *results.Recorded) featuresPart {
 	part := featuresPart{Heading: "Features: " + label(r), LeftOut: r.Features.LeftOut}
 	for _, row := range r.Features.Rows {
 		shown := featureRow{Name: row.Name, Load: row.Load, Rate: results.HumanCount(uint64(row.PerSecond)) + " " + row.Unit + "/s"}
-		if row.OfPlain != nil {
-			shown.OfPlain = fmt.Sprintf("%.2f", *row.OfPlain)
+		if row.OfBase != nil {
+			shown.Base = fmt.Sprintf("%.2f of %s", *row.OfBase, row.Base)
 		}
 		if row.Relay != nil {
 			shown.OfRelay = fmt.Sprintf("%.2f", row.Relay.Fraction)

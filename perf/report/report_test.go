@@ -84,7 +84,7 @@ func recorded() []*results.Recorded {
 		{Release: "2026-05-01-0123", Name: "features", Head: head("Basalt<MQ>"), Features: &results.Features{
 			Rows: []*results.FeatureRow{
 				{Name: "plain", Load: "1 publisher", Unit: "messages", PerSecond: 9000000, Relay: &results.RelayFraction{Fraction: 0.4}},
-				{Name: "ttl <1 s>", Load: "1 publisher", Unit: "messages", PerSecond: 8100000, OfPlain: &fraction},
+				{Name: "ttl <1 s>", Load: "1 publisher", Unit: "messages", PerSecond: 8100000, Base: "plain", OfBase: &fraction},
 			},
 			LeftOut: []results.LeftOut{{Figure: "stream", Reason: "refused <540>"}},
 		}},

@@ -28,7 +28,8 @@ type FeatureRow struct {
 	Unit               string         `json:"unit"` // of the rate: what is counted
 	PerSecond          float64        `json:"rate_per_s"`
 	PublishedPerSecond float64        `json:"published_per_s,omitempty"`
-	OfPlain            *float64       `json:"of_plain,omitempty"` // by the rate of a plain queue in the same run
+	Base               string         `json:"base,omitempty"`    // the row that this one is set against
+	OfBase             *float64       `json:"of_base,omitempty"` // by its rate
 	Relay              *RelayFraction `json:"relay,omitempty"`
 	BrokerCPU          *float64       `json:"broker_cpu_ns_per_message,omitempty"`
 	RSS                *RSS           `json:"rss,omitempty"`
@@ -57,7 +58,7 @@ func featureColumns() []column[*FeatureRow] {
 	return []column[row]{
 		{"per second", func(r row) (float64, bool) { return r.PerSecond, true }, perSecondText},
 		{"published/s", func(r row) (float64, bool) { return r.PublishedPerSecond, r.PublishedPerSecond > 0 }, perSecondText},
-		{"of plain", func(r row) (float64, bool) { return optional(r.OfPlain) }, fractionText},
+		{"of base", func(r row) (float64, bool) { return optional(r.OfBase) }, fractionText},
 		{"of relay", func(r row) (float64, bool) {
 			if r.Relay == nil {
 				return 0, false
@@ -72,11 +73,39 @@ func featureColumns() []column[*FeatureRow] {
 func (s *section) renderFeatures(w io.Writer) {
 	names, groups := runs(s, func(r *Recorded) *Features { return r.Features })
 	for i, name := range names {
-		fmt.Fprintf(w, "\n### Features: %s\n\nRates of what a feature does; *of plain*: by the rate of a plain queue in the same run.\n", tableCell(name))
-		renderRows(w, groups[i], []string{"feature", "load", "counted"}, func(f *Features) []*FeatureRow { return f.Rows },
-			func(r *FeatureRow) []string { return []string{tableCell(r.Name), tableCell(r.Load), tableCell(r.Unit)} }, featureColumns())
+		fmt.Fprintf(w, "\n### Features: %s\n\nRates of what a feature does; *of base*: by the rate of the row named as its base, measured in the same run.\n", tableCell(name))
+		renderRows(w, groups[i], []string{"feature", "load", "base", "counted"}, func(f *Features) []*FeatureRow { return f.Rows },
+			func(r *FeatureRow) []string {
+				return []string{tableCell(r.Name), tableCell(r.Load), tableCell(r.Base), tableCell(r.Unit)}
+			}, featureColumns())
 		for _, left := range groups[i][0].LeftOut {
 			fmt.Fprintf(w, "\nNot measured: %s (%s).\n", tableCell(left.Figure), tableCell(left.Reason))
 		}
+	}
+}
+
+// WriteText writes the features as a table for a terminal.
+func (f *Features) WriteText(w io.Writer) {
+	fmt.Fprintf(w, "%s %s\n\n", f.Versions.BrokerProduct, f.Versions.BrokerVersion)
+	lines := [][]string{{"feature", "per second", "of base", "of relay", ""}}
+	for _, row := range f.Rows {
+		line := []string{row.Name, HumanCount(uint64(row.PerSecond + 0.5)), "", "", row.Unit}
+		if row.OfBase != nil {
+			line[2] = fmt.Sprintf("%.2f of %s", *row.OfBase, row.Base)
+		}
+		if row.Relay != nil {
+			line[3] = fmt.Sprintf("%.3f", row.Relay.Fraction)
+		}
+		if row.Bottleneck {
+			line[4] += " (this tool is the bottleneck)"
+		}
+		lines = append(lines, line)
+	}
+	writeAligned(w, lines)
+	for _, left := range f.LeftOut {
+		fmt.Fprintf(w, "not measured: %s: %s\n", left.Figure, left.Reason)
+	}
+	if f.Interrupted {
+		fmt.Fprintln(w, "Interrupted: a partial result")
 	}
 }

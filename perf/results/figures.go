@@ -23,7 +23,7 @@ var measures = []measure{
 	{"raw_overwrite.rate_ratio", "", More},
 	{"relay.fraction", "", More},
 	{"of_one_queue", "", More},
-	{"of_plain", "", More},
+	{"of_base", "", More},
 	{"bytes_per_s", "bytes/s", More},
 	{"_per_s", "/s", More},
 	{".per_s", "/s", More},

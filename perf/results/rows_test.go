@@ -41,7 +41,7 @@ func testRows(scale float64) map[string]map[string]any {
 		}},
 		"features": {"options": FeaturesLoad{Seconds: 2, Size: 16}, "left_out": []LeftOut{{"stream", "refused | 540"}}, "rows": []*FeatureRow{
 			{Name: "plain", Load: "1 publisher", Unit: "messages", PerSecond: 1000000 * scale, Relay: &RelayFraction{Fraction: 0.4 * scale}},
-			{Name: "ttl", Load: "1 publisher", Unit: "messages", PerSecond: 900000 * scale, OfPlain: &of, BrokerCPU: &cpu, RSS: rss},
+			{Name: "ttl", Load: "1 publisher", Unit: "messages", PerSecond: 900000 * scale, Base: "plain", OfBase: &of, BrokerCPU: &cpu, RSS: rss},
 		}},
 	}
 	for scenario, result := range all {
@@ -99,7 +99,7 @@ func TestCompareRows(t *testing.T) {
 	want := map[string]string{
 		"latency": "rows.rate=250000.latency.p99_us", "fanout": "rows.queues=50.delivered_per_s",
 		"bind-churn": "rows.durable,window=1000,connections=2.operations_per_s", "connection-churn": "rows.window=64,connections=1.operations_per_s",
-		"queue-count": "rows.count=1000.vm_rss_bytes_each", "gate": "rss-idle", "features": "rows.ttl.of_plain",
+		"queue-count": "rows.count=1000.vm_rss_bytes_each", "gate": "rss-idle", "features": "rows.ttl.of_base",
 	}
 	dir := t.TempDir()
 	for scenario, result := range testRows(1) {
