@@ -32,7 +32,7 @@ func scenarios() []scenario.Scenario {
 		churn.Scenarios(),
 		population.Scenarios(),
 		[]scenario.Scenario{calibrateScenario()},
-		[]scenario.Scenario{suite.SuiteScenario(), suite.PeerScenario(), features.Scenario(), compareScenario(), gate.Scenario()},
+		[]scenario.Scenario{suite.SuiteScenario(), suite.PeerScenario(), features.Scenario(), compareScenario(), gate.Scenario(), gate.ABScenario()},
 		[]scenario.Scenario{tableScenario(), report.Scenario(), relayScenario()},
 		[]scenario.Scenario{signScenario(), verifyScenario(), keygenScenario()},
 	)

@@ -12,6 +12,9 @@ func TestGateUsage(t *testing.T) {
 		"exclude each other":       {"gate", "--candidate-binary", "/bin/true", "--baseline-binary", "/bin/true", "--baseline", "/bin/true"},
 		"there is no file":         {"gate", "--candidate-binary", "/nonexistent"},
 		"--time must be above 0":   {"gate", "--candidate-binary", "/bin/true", "--time", "0"},
+		"ab needs the load":        {"ab", "--a", "/bin/true", "--b", "/bin/true"},
+		"--pairs is 1 to":          {"ab", "--a", "/bin/true", "--b", "/bin/true", "-n", "0", "throughput"},
+		"--b: there is no file":    {"ab", "--a", "/bin/true", "throughput"},
 		"unknown option --weather": {"gate", "--weather"},
 	} {
 		if code, _, stderr := runMain(t.Context(), arguments...); code != exitUsage || !strings.Contains(stderr, want) {

@@ -25,6 +25,11 @@
 //
 // Thresholds and rules are data: thresholds.json.
 //
+// # Any load
+//
+// [ABScenario] (ab.go) runs whatever scenario one likes on two binaries, in the
+// same order, and shows the ratios of all its figures. It decides nothing.
+//
 // # Recorded baselines
 //
 // Against a file instead of a binary only figures that mean something on

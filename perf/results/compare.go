@@ -33,6 +33,7 @@ type Comparison struct {
 	A          string   `json:"a"`
 	B          string   `json:"b"`
 	Confidence float64  `json:"confidence"`
+	Paired     bool     `json:"paired,omitempty"` // run i of A was made right beside run i of B
 	Warnings   []string `json:"warnings,omitempty"`
 	Rows       []Row    `json:"rows"`
 	OnlyA      []string `json:"only_in_a,omitempty"`
@@ -63,7 +64,7 @@ const (
 	VerdictWorse  = "worse"
 	VerdictSame   = "~"            // no difference beyond what chance explains
 	VerdictFew    = "too few runs" // even a large difference could be chance
-	VerdictNone   = "not a ratio"  // a figure that is 0 or below
+	VerdictNone   = "not a ratio"  // a figure that is 0 or below, or in a pair only once
 	fewestOneSide = 4              // below, not even samples apart are significant
 )
 
@@ -89,7 +90,7 @@ func ReadRuns(paths ...string) (runs []Run, err error) {
 			if err != nil {
 				return nil, fmt.Errorf("can't read a result: %w", err)
 			}
-			run, err := parseRun(filepath.Base(file), raw)
+			run, err := ParseRun(filepath.Base(file), raw)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
@@ -102,7 +103,8 @@ func ReadRuns(paths ...string) (runs []Run, err error) {
 	return runs, nil
 }
 
-func parseRun(fileName string, raw []byte) (Run, error) {
+// ParseRun reads the figures of one result; what must not be shown is refused.
+func ParseRun(fileName string, raw []byte) (Run, error) {
 	var run Run
 	if err := json.Unmarshal(raw, &run.Head); err != nil {
 		return run, fmt.Errorf("not a result: %w", err)
@@ -199,8 +201,14 @@ func newRow(key figureKey, a, b *sample) Row {
 	}
 	interval := stats.ShiftInterval(logsA, logsB, confidence).Exp()
 	row.Ratio, row.Low, row.High = interval.Middle, interval.Low, interval.High
+	row.judge(min(len(a.values), len(b.values)) < fewestOneSide)
+	return row
+}
+
+// judge says what the probability and the ratio mean.
+func (row *Row) judge(few bool) {
 	switch {
-	case min(len(a.values), len(b.values)) < fewestOneSide:
+	case few:
 		row.Verdict = VerdictFew
 	case row.P >= 1-confidence:
 		row.Verdict = VerdictSame
@@ -209,7 +217,6 @@ func newRow(key figureKey, a, b *sample) Row {
 	default:
 		row.Verdict = VerdictWorse
 	}
-	return row
 }
 
 // environmentWarnings says where figures of the two sides come from machines

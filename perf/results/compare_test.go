@@ -180,7 +180,7 @@ func FuzzFlattenFigures(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(_ *testing.T, raw []byte) {
-		if run, err := parseRun("x-run1.json", raw); err == nil {
+		if run, err := ParseRun("x-run1.json", raw); err == nil {
 			Compare("a", []Run{run, run}, "b", []Run{run}).WriteText(&bytes.Buffer{})
 		}
 	})

@@ -45,6 +45,11 @@ func (c *Comparison) WriteText(w io.Writer) {
 			fmt.Fprintf(w, "\nonly in %s: %s\n", only.side, strings.Join(only.names, "; "))
 		}
 	}
+	if c.Paired {
+		fmt.Fprintf(w, "\nMedians and half their spread; B/A is the middle of the ratios of pairs. Signed rank test, two-sided, and the\n"+
+			"interval that belongs to it, exact.\n")
+		return
+	}
 	fmt.Fprintf(w, "\nMedians and half their spread; B/A is the median of all ratios of a run of B to a run of A. Test of Mann and\n"+
 		"Whitney and the interval that belongs to it, exact: few runs, not normally distributed, not paired.\n")
 }

@@ -20,7 +20,8 @@
 //	suite.go        the result of the suite; suitetext.go shows it
 //	targets.go      what its figures are to reach (targets.json)
 //	figures.go      the figures of any result, by the names of its JSON
-//	compare.go      two sets of runs, figure by figure; comparetext.go shows it
+//	compare.go      two sets of runs, figure by figure; comparetext.go shows it,
+//	                pairs.go when they were made in pairs
 //	verify.go       where the check of signatures is plugged in
 //	units.go        figures for people
 //
