@@ -45,7 +45,17 @@ type dedup struct {
 	head  int
 	log   *segstore.Log // nil: not kept
 	base  uint64        // offset in the log of the entry at head
+
+	// Scratch of judge and remember: busy queues see thousands of batches a second.
+	here       map[dedupValue]struct{}
+	fresh      []dedupEntry
+	duplicates []int
+	encoded    []byte
+	batch      *segstore.Batch
 }
+
+// dedupScratchMax bounds, in records of a batch, what is kept for the next one.
+const dedupScratchMax = 2048
 
 type dedupEntry struct {
 	value dedupValue
@@ -58,24 +68,27 @@ func newDedup(s *settings) *dedup {
 }
 
 // judge splits a batch: which records are duplicates, and the values of others.
+// Both are valid until the next call.
 func (d *dedup) judge(b *segstore.Batch, now int64) (duplicates []int, fresh []dedupEntry) {
-	var here map[dedupValue]struct{}
+	if d.here == nil || len(d.here)+len(d.duplicates) > dedupScratchMax {
+		d.here, d.fresh, d.duplicates = map[dedupValue]struct{}{}, nil, nil
+	}
+	clear(d.here)
+	duplicates, fresh = d.duplicates[:0], d.fresh[:0]
 	b.Each(func(i int, t segstore.Template, _ []byte) {
 		value, ttl, ok := d.valueOf(t.Properties)
 		if !ok {
 			return
 		}
-		_, twice := here[value]
+		_, twice := d.here[value]
 		if twice || d.until[value] > now {
 			duplicates = append(duplicates, i)
 			return
 		}
-		if here == nil {
-			here = map[dedupValue]struct{}{}
-		}
-		here[value] = struct{}{}
+		d.here[value] = struct{}{}
 		fresh = append(fresh, dedupEntry{value, later(now, ttl), i})
 	})
+	d.duplicates, d.fresh = duplicates, fresh
 	return duplicates, fresh
 }
 
@@ -88,7 +101,8 @@ func (d *dedup) valueOf(properties []byte) (value dedupValue, ttl int64, ok bool
 	if !ok {
 		return value, 0, false
 	}
-	sum := sha256.Sum256(v.Append(nil))
+	d.encoded = v.Append(d.encoded[:0])
+	sum := sha256.Sum256(d.encoded)
 	ttl = d.ttl
 	if own, ok := p.Headers.Lookup("x-cache-ttl"); ok {
 		if n, ok := own.Int64(); ok && n >= 0 {
@@ -105,11 +119,17 @@ func (d *dedup) remember(store *segstore.Store, entries []dedupEntry, now int64)
 	}
 	var err error
 	if d.log != nil {
-		b := store.NewBatch()
+		if d.batch == nil {
+			d.batch = store.NewBatch()
+		}
+		b := d.batch
 		b.Reset(now)
 		t := b.Template(nil, nil, nil)
-		for _, e := range entries {
-			b.Add(t, binary.LittleEndian.AppendUint64(e.value[:], uint64(e.until)))
+		var record [dedupRecordBytes]byte
+		for i := range entries {
+			copy(record[:], entries[i].value[:])
+			binary.LittleEndian.PutUint64(record[16:], uint64(entries[i].until))
+			b.Add(t, record[:])
 		}
 		_, err = d.log.Append(b)
 		b.Release()

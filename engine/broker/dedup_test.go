@@ -171,3 +171,41 @@ func TestDedup_Model(t *testing.T) {
 		})
 	})
 }
+
+// Values cost memory while they are remembered, but nothing for each message.
+func TestDedupAllocatesNothingForAMessage(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	const messages = 256
+	clock := int64(1000)
+	e := openAt(t, posixDisk(t, t.TempDir()), &clock)
+	defer e.close()
+	q := e.queue(QueueDeclare{Name: "q", Durable: true, Arguments: values("x-message-deduplication", true, "x-cache-size", 2*messages)}, nil)
+	d := q.upkeep.dedup
+	var batches []*segstore.Batch
+	for i := range 8 { // more values than are remembered: all are new each time
+		b := e.store.NewBatch()
+		b.Reset(clock)
+		for j := range messages {
+			p := amqp.Properties{Flags: amqp.FlagHeaders, Headers: values("x-deduplication-header", fmt.Sprint(i, j))}
+			b.Add(b.Template(nil, []byte("q"), p.Append(nil)), nil)
+		}
+		batches = append(batches, b)
+		defer b.Release()
+	}
+	next := 0
+	allocs := testing.AllocsPerRun(200, func() {
+		duplicates, fresh := d.judge(batches[next], clock)
+		next = (next + 1) % len(batches)
+		if len(duplicates) != 0 || len(fresh) != messages {
+			t.Fatalf("%d duplicates, %d new values", len(duplicates), len(fresh))
+		}
+		if err := d.remember(e.store, fresh, clock); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocs > messages/16 { // the log's own, by the batch
+		t.Errorf("%.0f allocations for a batch of %d messages", allocs, messages)
+	}
+}

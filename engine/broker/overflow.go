@@ -77,7 +77,7 @@ func (q *Queue) publishKept(b *segstore.Batch, now int64, external []BodyAt) (en
 	buried := len(refused) > 0 && e.set.overflow == rejectPublishDLX && e.set.deadLetters
 	if len(refused)+len(duplicates) > 0 {
 		full := &Overflow{Refused: renumber(refused, duplicates), Appended: b.Count()}
-		values = slices.DeleteFunc(values, func(v dedupEntry) bool { return slices.Contains(full.Refused, v.at) })
+		values = slices.DeleteFunc(values, func(v dedupEntry) bool { _, found := slices.BinarySearch(full.Refused, v.at); return found })
 		err = full
 		if !buried && len(refused) > 0 {
 			full.Appended -= len(refused)
