@@ -6,6 +6,8 @@ import "encoding/binary"
 // of the batch.
 func (b *Batch) Each(visit func(i int, t Template, body []byte)) {
 	pos := 0
+	var t Template // of the record before: most have the same
+	last := -1
 	for i := range b.count {
 		head, w := binary.Uvarint(b.data[pos:])
 		pos += w
@@ -15,7 +17,10 @@ func (b *Batch) Each(visit func(i int, t Template, body []byte)) {
 		}
 		n, w := binary.Uvarint(b.data[pos:])
 		pos += w
-		visit(i, decodeTemplate(b.templateData[b.starts[head>>1]:]), b.data[pos:pos+int(n)])
+		if number := int(head >> 1); number != last {
+			t, last = decodeTemplate(b.templateData[b.starts[number]:]), number
+		}
+		visit(i, t, b.data[pos:pos+int(n)])
 		pos += int(n)
 	}
 }
