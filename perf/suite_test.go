@@ -56,10 +56,10 @@ func runTinySuite(t *testing.T, sections string, broker *suite.Broker) (result *
 		t.Fatal(err)
 	}
 	scale := suite.DefaultScale()
-	scale.Time, scale.Warmup, scale.Calibrate = 50*time.Millisecond, 10*time.Millisecond, 20*time.Millisecond
+	scale.Time, scale.Warmup, scale.Calibrate = 100*time.Millisecond, 10*time.Millisecond, 60*time.Millisecond
 	scale.Few, scale.More, scale.Most = 10, 20, 30
 	scale.Raw, scale.Settle, scale.Messages = 10*time.Millisecond, time.Millisecond, 1000
-	for ; scale.Time < 10*time.Second; scale.Time *= 4 {
+	for ; scale.Time < 30*time.Second; scale.Time *= 4 {
 		runner := &suite.Runner{Tool: mainTool{}, Running: broker, Sections: chosen, Scale: scale}
 		if result, err = runner.Run(t.Context()); err != nil {
 			t.Fatal(err)
