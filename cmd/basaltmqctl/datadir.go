@@ -162,7 +162,7 @@ func (defs *definitions) apply(file string, info broker.DefinitionInfo) {
 		}
 		defs.queues[q], defs.logs[info.LogID] = info.LogID, q
 	}
-	for _, other := range []uint64{info.CountsID, info.DedupID} {
+	for _, other := range []uint64{info.CountsID, info.DedupID, info.ScheduleID} {
 		if other != 0 {
 			defs.beside[q] = append(defs.beside[q], other)
 			defs.logs[other] = q

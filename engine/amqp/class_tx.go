@@ -117,6 +117,7 @@ func (t *transaction) commit(ch *channel) error {
 			continue
 		}
 		routes[i] = append([]*broker.Queue(nil), found...)
+		p.properties = broker.ForQueues(found, p.more, p.properties)
 		for _, q := range found {
 			if err := q.Log().Err(); err != nil {
 				return amqp.Errorf(amqp.CodeInternalError, 0, "queue '%s' cannot be written: %v", q.Name, err)

@@ -202,6 +202,7 @@ func (c *conn) externalDone(ch *channel) error {
 		ch.fail(&amqp.Error{Code: e.Code, Text: e.Text, MethodID: amqp.BasicPublishID})
 		return nil
 	}
+	p.properties = broker.ForQueues(queues, p.more, p.properties)
 	if p.mandatory && broker.Nowhere(queues) {
 		queues = nil // to return a large body and to keep it are too much at once
 	}

@@ -364,6 +364,7 @@ func (c *conn) publishDone(ch *channel, body []byte) error {
 		ch.fail(&amqp.Error{Code: e.Code, Text: e.Text, MethodID: amqp.BasicPublishID})
 		return nil
 	}
+	p.properties = broker.ForQueues(queues, p.more, p.properties)
 	if c.accept(ch, queues, p.exchange, p.key, p.properties, body, p.mandatory, p.immediate) {
 		c.learn(ch)
 	}

@@ -204,9 +204,7 @@ func (b *Broker) replayVHostDelete(name string) {
 		b.drop(q)
 	}
 	for _, e := range vh.exchanges {
-		if e.history != nil {
-			b.dropped[e.history.ID] = true
-		}
+		b.dropHidden(e)
 	}
 	delete(b.vhosts, name)
 	b.users.DropVHost(name)

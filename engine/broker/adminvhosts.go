@@ -169,7 +169,7 @@ func (vh *VHost) dropAll() (queues []droppedQueue) {
 	}
 	for _, e := range vh.exchanges {
 		e.deleted = true
-		if h := e.history; h != nil && h.log != nil {
+		for _, h := range e.hidden() {
 			h.markDeleted()
 			queues = append(queues, droppedQueue{queue: h})
 		}
@@ -240,10 +240,10 @@ func (vh *VHost) withDefaultType(d *QueueDeclare, existing *Queue) {
 	d.Arguments = append(append(amqp.Table(nil), d.Arguments...), b.Table()...)
 }
 
-// IsTopic says whether an exchange is of type topic.
+// IsTopic says whether an exchange routes as one of type topic.
 func (vh *VHost) IsTopic(exchange []byte) bool {
 	vh.mu.RLock()
 	defer vh.mu.RUnlock()
 	e := vh.exchanges[string(exchange)]
-	return e != nil && e.Type == "topic"
+	return e != nil && e.kind == typeTopic
 }

@@ -115,6 +115,13 @@ func (b *Broker) openLogs(o *Options) error {
 				}
 				known[e.history.ID] = e.history
 			}
+			if e.delayed != nil {
+				if err := vh.openDelayed(e); err != nil {
+					return err
+				}
+				known[e.delayed.ID], known[e.delayed.scheduleID] = e.delayed, e.delayed
+				b.recovered.Messages += e.delayed.log.Unsettled()
+			}
 		}
 		for _, q := range vh.queues {
 			if queueType(q.Arguments) == "stream" {

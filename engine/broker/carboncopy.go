@@ -37,3 +37,30 @@ func CarbonCopies(headers amqp.Table) (keys [][]byte, stored amqp.Table, err err
 	}
 	return keys, stored, nil
 }
+
+// ForQueues returns the properties as a message is to be stored for its queues.
+// A message that only waits somewhere (for an exchange that delays it) keeps all
+// of its further routing keys, more, in the header BCC, which is taken out
+// when it goes on.
+func ForQueues(queues []*Queue, more [][]byte, properties []byte) []byte {
+	if len(more) == 0 || len(queues) == 0 {
+		return properties
+	}
+	for _, q := range queues {
+		if q.delays == nil {
+			return properties
+		}
+	}
+	p, err := amqp.DecodeProperties(properties)
+	if err != nil {
+		return properties
+	}
+	b := amqp.NewTableBuilder(p.Headers)
+	keys := make([]amqp.Value, len(more))
+	for i, key := range more {
+		keys[i] = amqp.StringBytes(key)
+	}
+	b.SetValue("BCC", amqp.ArrayValue(amqp.ArrayOf(keys...)))
+	p.Headers = b.Table()
+	return p.Append(nil)
+}

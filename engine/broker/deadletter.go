@@ -120,6 +120,7 @@ type letter struct {
 	exchange, key, properties []byte
 	targets                   []*Queue
 	lost                      bool // a cycle, or nothing that could be routed
+	expiring                  bool // they have expirations of their own
 }
 
 // pressureInterval is how long the keeper waits while the store has more

@@ -26,6 +26,7 @@ func (d Dest) name() string {
 type Exchange struct {
 	Name       string
 	Type       string // one of the types below
+	kind       string // likewise; that of a delayed exchange is what it routes as
 	Durable    bool
 	AutoDelete bool
 	Internal   bool
@@ -44,12 +45,13 @@ type Exchange struct {
 
 	// history keeps the last messages; nil: none are kept. See history.go.
 	history *Queue
+	// delayed keeps messages that are not due yet; nil: none are. See delayed.go.
+	delayed *Queue
 
 	traits atomic.Uint64 // vhost version << traitBits | Traits; see VHost.traits
 }
 
-// Types of exchanges. Another that wraps one of these (delayed messages, with
-// the inner type in an argument) asks newIndex for the inner one's index.
+// Types of exchanges. A delayed one wraps another: see exchangeKind.
 const (
 	typeDirect         = "direct"
 	typeFanout         = "fanout"
@@ -59,6 +61,8 @@ const (
 	typeModulusHash    = "x-modulus-hash"
 	typeRandom         = "x-random"
 	typeRecentHistory  = "x-recent-history"
+	typeDelayed        = "x-delayed-message"
+	typeDelayedToo     = "x-delayed-exchange" // LavinMQ's name
 )
 
 // newIndex makes the bindings of an exchange; nil for an unknown type.
@@ -85,11 +89,11 @@ func newIndex(kind string, arguments amqp.Table) routing.Index[Dest] {
 	return nil
 }
 
-func knownType(kind string) bool { return newIndex(kind, nil) != nil }
+func knownType(kind string) bool { return isDelayedType(kind) || newIndex(kind, nil) != nil }
 
 // validateBinding checks a binding that starts at e. Errors: 406.
 func (e *Exchange) validateBinding(b *Binding) error {
-	switch e.Type {
+	switch e.kind {
 	case typeHeaders:
 		return routing.ValidateHeadersArguments(b.Arguments)
 	case typeConsistentHash:
@@ -101,9 +105,9 @@ func (e *Exchange) validateBinding(b *Binding) error {
 // ownTraits are the traits of e without those of the exchanges behind it.
 func (e *Exchange) ownTraits() Traits {
 	switch {
-	case e.Type == typeRandom:
+	case e.kind == typeRandom:
 		return ByMessage
-	case e.Type == typeHeaders || e.history != nil || e.spread.by != spreadByKey:
+	case e.kind == typeHeaders || e.delayed != nil || e.history != nil || e.spread.by != spreadByKey:
 		return ByProperties
 	}
 	return 0

@@ -14,21 +14,27 @@ const (
 	argHashProperty  = "hash-property"
 	argAlgorithm     = "x-algorithm"
 	argHistoryLength = "x-recent-history-length"
+	argDelayedType   = "x-delayed-type"
+	argDelayedToo    = "x-delayed-exchange" // true: LavinMQ's way to delay with any type
 	algorithmJump    = "jump"
 	algorithmRing    = "ring"
 )
 
 // comparedArguments are the arguments whose values must agree when an exchange
-// of a type is declared again. RabbitMQ compares alternate-exchange alone; but
+// of a type, that routes as kind, is declared again. RabbitMQ compares alternate-exchange alone; but
 // who declares a hash by another header must not believe to have got it.
-func comparedArguments(kind string) []string {
+func comparedArguments(exchangeType, kind string) []string {
+	compared := []string{argAlternate, argAlternateToo, argDelayedToo}
+	if exchangeType == typeDelayed {
+		compared = append(compared, argDelayedType)
+	}
 	switch kind {
 	case typeRecentHistory:
-		return []string{argAlternate, argAlternateToo, argHistoryLength}
+		return append(compared, argHistoryLength)
 	case typeConsistentHash:
-		return []string{argAlternate, argAlternateToo, argHashHeader, argHashHeaderToo, argHashProperty, argAlgorithm}
+		return append(compared, argHashHeader, argHashHeaderToo, argHashProperty, argAlgorithm)
 	}
-	return []string{argAlternate, argAlternateToo}
+	return compared
 }
 
 // AlternateExchange returns the alternate exchange that arguments of
@@ -55,7 +61,10 @@ func (vh *VHost) validateExchange(d *ExchangeDeclare) error {
 	if err := vh.stringArguments(d, argAlternate, argAlternateToo); err != nil {
 		return err
 	}
-	switch d.Type {
+	if err := vh.validateDelayed(d); err != nil {
+		return err
+	}
+	switch exchangeKind(d.Type, d.Arguments) {
 	case typeConsistentHash:
 		return vh.validateHash(d)
 	case typeRecentHistory:

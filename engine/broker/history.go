@@ -35,10 +35,11 @@ const historyLengthDefault = 20
 const replayRounds = 3
 
 // Hidden says that a queue keeps messages for an exchange: no client knows it.
-func (q *Queue) Hidden() bool { return q.keep > 0 }
+func (q *Queue) Hidden() bool { return q.keep > 0 || q.delays != nil }
 
-// Nowhere says that a route leads to no queue that a client knows.
-func Nowhere(queues []*Queue) bool { return len(queues) == 0 || queues[0].Hidden() }
+// Nowhere says that a route leads to no queue but an exchange's history: the
+// message is unroutable. One that is delayed is not.
+func Nowhere(queues []*Queue) bool { return len(queues) == 0 || queues[0].keep > 0 }
 
 // historyLength is how many messages an exchange with these arguments keeps.
 func historyLength(arguments amqp.Table) uint64 {

@@ -186,6 +186,7 @@ func (k *keeper) close() {
 		e.scan.close()
 		e.move.close()
 	})
+	k.closeDelayed()
 }
 
 type dueHeap []*Queue

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/basaltmq/basaltmq/engine/broker/schedule"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
@@ -84,6 +85,13 @@ type Queue struct {
 	// keep > 0: the queue is hidden and keeps so many messages; see history.go.
 	keep uint64
 
+	// delays say that the queue is hidden and keeps the delayed messages of an
+	// exchange, source, until they are due; see delayed.go.
+	delays      *schedule.Schedule
+	source      *Exchange
+	scheduleID  uint64
+	scheduleLog *segstore.Log
+
 	// bound counts this queue's bindings by source exchange. Guarded by VHost.mu.
 	bound map[*Exchange]int
 }
@@ -156,7 +164,7 @@ func (q *Queue) Publish(b *segstore.Batch, now int64, external ...BodyAt) (end u
 		}
 		return 0, false, nil
 	}
-	if q.upkeep != nil && q.keep == 0 {
+	if q.upkeep != nil && !q.Hidden() {
 		if q.stream != nil {
 			end, err = q.publishStream(b, external)
 			return end, false, err
@@ -177,6 +185,9 @@ func (q *Queue) Publish(b *segstore.Batch, now int64, external ...BodyAt) (end u
 	}
 	q.pace.published(b, externalBytes(external))
 	var dropped []uint64
+	if q.delays != nil {
+		q.schedule(base, b)
+	}
 	if q.keep > 0 {
 		dropped = q.trim()
 	}

@@ -38,8 +38,10 @@ type DefinitionInfo struct {
 	CountsID uint64
 	// DedupID is the log of the values that a deduplicating queue has seen.
 	DedupID uint64
-	Seq     uint64 // of a snapshot: the number of the last record it includes
-	Err     error
+	// ScheduleID is the log of when the delayed messages of an exchange are due.
+	ScheduleID uint64
+	Seq        uint64 // of a snapshot: the number of the last record it includes
+	Err        error
 }
 
 // Errors of places in a definitions file. The broker refuses to start on each.
@@ -120,10 +122,13 @@ func readDefinition(rec []byte, first bool) (info DefinitionInfo) {
 	case recExchangeDeclare:
 		info.Kind = DefinitionExchange
 		exchangeType := r.str()
-		r.flags()
+		flags := r.flags()
 		r.table()
 		if exchangeType == typeRecentHistory {
 			info.LogID = r.num()
+		}
+		if flags&flagDelayed != 0 {
+			info.LogID, info.ScheduleID = r.num(), r.num()
 		}
 		if r.err == nil && !knownType(exchangeType) {
 			info.Err = fmt.Errorf("exchange %q has the unknown type %q: the broker refuses to start on it", info.Name, exchangeType)

@@ -12,7 +12,7 @@ import (
 // strings and tables as uvarint length and bytes, numbers as uvarint, flags as
 // one byte.
 const (
-	recExchangeDeclare byte = 1 // vhost, name, type, flags, arguments; if it keeps a history: its log id
+	recExchangeDeclare byte = 1 // vhost, name, type, flags, arguments; log ids of its history, or of delayed messages and their schedule
 	recExchangeDelete  byte = 2 // vhost, name
 	recQueueDeclare    byte = 3 // vhost, name, log id, flags, arguments[, log id of delivery counts][, of values seen]; again when a flag comes
 	recQueueDelete     byte = 4 // vhost, name, log id
@@ -31,6 +31,7 @@ const (
 	flagExpirations // messages had expirations of their own
 	flagCounts      // there is a log of delivery counts
 	flagDedup       // there is a log of values seen
+	flagDelayed     // the exchange keeps delayed messages
 )
 
 type fields []byte
@@ -53,10 +54,13 @@ func exchangeRecord(kind byte, vh *VHost, e *Exchange) []byte {
 	if kind == recExchangeDelete {
 		return f
 	}
-	f = append(f.str(e.Type), flagIf(e.AutoDelete, flagAutoDelete)|flagIf(e.Internal, flagInternal))
+	f = append(f.str(e.Type), flagIf(e.AutoDelete, flagAutoDelete)|flagIf(e.Internal, flagInternal)|flagIf(e.delayed != nil, flagDelayed))
 	f = f.str(string(e.Arguments))
 	if e.Type == typeRecentHistory {
 		f = f.num(e.history.ID)
+	}
+	if e.delayed != nil {
+		f = f.num(e.delayed.ID).num(e.delayed.scheduleID)
 	}
 	return f
 }
@@ -166,7 +170,8 @@ func (b *Broker) apply(rec []byte) error {
 		if d.Type == typeRecentHistory {
 			history = r.num()
 		}
-		if r.err == nil && !knownType(d.Type) {
+		delayed, schedule := r.numIf(flags, flagDelayed), r.numIf(flags, flagDelayed)
+		if r.err == nil && (!knownType(d.Type) || newIndex(exchangeKind(d.Type, d.Arguments), d.Arguments) == nil) {
 			return fmt.Errorf("broker: exchange '%s' has the unknown type '%s'", d.Name, d.Type)
 		}
 		if r.err == nil && vh.exchanges[d.Name] == nil {
@@ -175,12 +180,14 @@ func (b *Broker) apply(rec []byte) error {
 				b.reserveLogID(history + 1)
 				e.history = vh.newHistory(e, history) // opened later, as queues' logs
 			}
+			if flags&flagDelayed != 0 {
+				b.reserveLogID(max(delayed, schedule) + 1)
+				e.delayed = vh.newDelayed(e, delayed, schedule)
+			}
 		}
 	case recExchangeDelete:
 		if e := vh.exchanges[r.str()]; r.err == nil && e != nil {
-			if e.history != nil {
-				b.dropped[e.history.ID] = true
-			}
+			b.dropHidden(e)
 			vh.dropExchange(e)
 		}
 	case recQueueDeclare:

@@ -36,7 +36,7 @@ const (
 // Route appends the queues that a message goes to, each once: those bound to
 // the exchange, those reached over exchanges bound to it, and where an exchange
 // has no binding for the message, those of its alternate exchange. Queues that
-// keep messages for an exchange come last (see Queue.Hidden). The internal flag
+// keep an exchange's history come last (see Nowhere). The internal flag
 // of the exchange is not looked at: see CheckPublish. Errors: 404.
 func (vh *VHost) Route(exchange []byte, m Envelope, dst []*Queue) ([]*Queue, error) {
 	vh.mu.RLock()
@@ -161,18 +161,22 @@ func (r *router) leave(e *Exchange) {
 		}
 		return
 	}
+	if e.delayed != nil && r.isDelayed() {
+		r.add(e.delayed)
+		return
+	}
 	value, headers := r.message.RoutingKey, amqp.Table(nil)
 	switch {
 	case e.spread.by != spreadByKey:
 		value = r.spreadValue(&e.spread)
-	case e.Type == typeHeaders:
+	case e.kind == typeHeaders:
 		headers = r.decode().Headers
 	}
 	if e.history != nil && !r.keepsNot() {
 		r.keeping = append(r.keeping, e.history)
 	}
 	r.found = e.index.Route(value, headers, r.found[:0])
-	if len(r.message.More) > 0 && (e.Type == typeDirect || e.Type == typeTopic) {
+	if len(r.message.More) > 0 && (e.kind == typeDirect || e.kind == typeTopic) {
 		for _, key := range r.message.More {
 			r.found = e.index.Route(key, nil, r.found)
 		}

@@ -35,6 +35,9 @@ func (vh *VHost) DeclareExchange(d ExchangeDeclare) (seq uint64, err error) {
 		return 0, amqp.Errorf(amqp.CodeAccessRefused, 0, "operation not permitted on the default exchange")
 	}
 	e := vh.exchanges[d.Name]
+	if d.Type == typeDelayedToo {
+		d.Type = typeDelayed
+	}
 	if d.Passive {
 		if e == nil {
 			return 0, vh.noExchange(d.Name)
@@ -73,10 +76,14 @@ func (vh *VHost) DeclareExchange(d ExchangeDeclare) (seq uint64, err error) {
 	e = vh.addExchange(d)
 	if e.Type == typeRecentHistory {
 		e.history = vh.newHistory(e, vh.broker.newLogID())
-		if err := vh.openHistory(e); err != nil {
-			delete(vh.exchanges, e.Name)
-			return 0, amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of exchange '%s' in vhost '%s': %v", e.Name, vh.Name, err)
-		}
+		err = vh.openHistory(e)
+	} else if isDelayed(e.Type, e.Arguments) {
+		e.delayed = vh.newDelayed(e, vh.broker.newLogID(), vh.broker.newLogID())
+		err = vh.openDelayed(e)
+	}
+	if err != nil {
+		delete(vh.exchanges, e.Name)
+		return 0, amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of exchange '%s' in vhost '%s': %v", e.Name, vh.Name, err)
 	}
 	if e.Durable {
 		seq = vh.broker.record(exchangeRecord(recExchangeDeclare, vh, e))
@@ -85,10 +92,11 @@ func (vh *VHost) DeclareExchange(d ExchangeDeclare) (seq uint64, err error) {
 }
 
 func (vh *VHost) addExchange(d ExchangeDeclare) *Exchange {
+	kind := exchangeKind(d.Type, d.Arguments)
 	e := &Exchange{
-		Name: d.Name, Type: d.Type, Durable: d.Durable, AutoDelete: d.AutoDelete, Internal: d.Internal,
-		Arguments: append(amqp.Table(nil), d.Arguments...), index: newIndex(d.Type, d.Arguments),
-		spread: newSpread(d.Type, d.Arguments),
+		Name: d.Name, Type: d.Type, kind: kind, Durable: d.Durable, AutoDelete: d.AutoDelete, Internal: d.Internal,
+		Arguments: append(amqp.Table(nil), d.Arguments...), index: newIndex(kind, d.Arguments),
+		spread: newSpread(kind, d.Arguments),
 	}
 	e.argAlternate, e.hasArgAlternate = AlternateExchange(e.Arguments)
 	vh.exchanges[d.Name] = e
@@ -108,7 +116,7 @@ func (vh *VHost) sameExchange(e *Exchange, d *ExchangeDeclare) error {
 	case e.Internal != d.Internal:
 		return inequivalentBool("internal", where, d.Internal, e.Internal)
 	}
-	return sameArguments(where, comparedArguments(e.Type), e.Arguments, d.Arguments)
+	return sameArguments(where, comparedArguments(e.Type, e.kind), e.Arguments, d.Arguments)
 }
 
 // DeleteExchange removes an exchange and its bindings; a missing one is no
@@ -151,7 +159,7 @@ func (vh *VHost) dropExchange(e *Exchange) (seq uint64) {
 	if e.Durable {
 		seq = vh.broker.record(exchangeRecord(recExchangeDelete, vh, e))
 	}
-	if h := e.history; h != nil && h.log != nil {
+	for _, h := range e.hidden() {
 		h.markDeleted()
 		vh.dropped = append(vh.dropped, h)
 	}
@@ -359,7 +367,7 @@ func (vh *VHost) finishDelete(q *Queue, consumers []*Consumer) {
 	if err := q.log.Delete(); err != nil {
 		vh.broker.logger.Error("cannot delete the files of a queue", "queue", q.Name, "vhost", vh.Name, "err", err)
 	}
-	for _, log := range []*segstore.Log{q.countsLog, q.dedupLog} { // nobody changes them any more
+	for _, log := range []*segstore.Log{q.countsLog, q.dedupLog, q.scheduleLog} { // nobody changes them any more
 		if log == nil {
 			continue
 		}

@@ -264,12 +264,18 @@ func (k *keeper) tend(q *Queue, now int64) (again int64) {
 		e.look.close()
 		e.scan.close()
 		e.move.close()
+		if q.delays != nil {
+			q.delays.Release()
+		}
 		return unlimited
 	}
 	if q.stream != nil {
 		return k.tendStream(q, now)
 	}
 	q.RemoveBodies(doomed)
+	if q.delays != nil {
+		return k.release(q, now)
+	}
 	again = k.removeUnused(q, now)
 	again = min(again, k.note(q))
 	again = min(again, k.readSizes(q, now))
@@ -369,7 +375,7 @@ func sizeOf(properties, body []byte) uint64 {
 
 // drop notes that the logs of a queue belong to nobody, while records are read.
 func (b *Broker) drop(q *Queue) {
-	for _, id := range []uint64{q.ID, q.countsID, q.dedupID} {
+	for _, id := range []uint64{q.ID, q.countsID, q.dedupID, q.scheduleID} {
 		if id != 0 {
 			b.dropped[id] = true
 		}

@@ -44,7 +44,7 @@ func newVHost(b *Broker, name string) *VHost {
 	vh.version.Store(1)
 	vh.spec.Store(&VHostSpec{Name: name})
 	for _, p := range predeclared {
-		vh.exchanges[p.name] = &Exchange{Name: p.name, Type: p.kind, Durable: true, index: newIndex(p.kind, nil)}
+		vh.exchanges[p.name] = &Exchange{Name: p.name, Type: p.kind, kind: p.kind, Durable: true, index: newIndex(p.kind, nil)}
 	}
 	return vh
 }
