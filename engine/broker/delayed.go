@@ -164,6 +164,19 @@ func (q *Queue) schedule(base uint64, b *segstore.Batch) {
 	k.arm(q, first)
 }
 
+// openHidden gives a new exchange what it keeps messages in, if it does.
+func (vh *VHost) openHidden(e *Exchange) error {
+	switch {
+	case e.Type == typeRecentHistory:
+		e.history = vh.newHistory(e, vh.broker.newLogID())
+		return vh.openHistory(e)
+	case isDelayed(e.Type, e.Arguments):
+		e.delayed = vh.newDelayed(e, vh.broker.newLogID(), vh.broker.newLogID())
+		return vh.openDelayed(e)
+	}
+	return nil
+}
+
 // hidden lists what e keeps messages in.
 func (e *Exchange) hidden() (queues []*Queue) {
 	for _, q := range [...]*Queue{e.history, e.delayed} {

@@ -29,8 +29,8 @@
 //     somebody holds it: no message waits beside an idle consumer.
 //  4. A queue's log id is never given out twice, so a queue declared again under
 //     an old name cannot see old messages.
-//  5. A queue that keeps messages for an exchange (history.go) is in no name
-//     space and has no consumers; Route gives it behind all others.
+//  5. A queue that keeps messages for an exchange (history.go, delayed.go) is in no
+//     name space and has no consumers; Route gives histories behind all others.
 //  6. Definition records are appended in the order of the changes they describe
 //     (both happen under the vhost's lock).
 //  6. What a change of the ready messages asks for is done in attend, at its

@@ -74,14 +74,7 @@ func (vh *VHost) DeclareExchange(d ExchangeDeclare) (seq uint64, err error) {
 		}
 	}
 	e = vh.addExchange(d)
-	if e.Type == typeRecentHistory {
-		e.history = vh.newHistory(e, vh.broker.newLogID())
-		err = vh.openHistory(e)
-	} else if isDelayed(e.Type, e.Arguments) {
-		e.delayed = vh.newDelayed(e, vh.broker.newLogID(), vh.broker.newLogID())
-		err = vh.openDelayed(e)
-	}
-	if err != nil {
+	if err := vh.openHidden(e); err != nil {
 		delete(vh.exchanges, e.Name)
 		return 0, amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of exchange '%s' in vhost '%s': %v", e.Name, vh.Name, err)
 	}
