@@ -104,7 +104,8 @@ type mover struct {
 	link    *bodyLink
 	doomed  []doomedBodies
 	retryAt int64
-	told    bool // that there is no route; once
+	told    bool   // that there is no route; once
+	gather  gather // of delayed messages; see gather.go
 }
 
 func (m *mover) close() {
@@ -113,14 +114,16 @@ func (m *mover) close() {
 		m.builder.Release()
 		m.builder = nil
 	}
+	m.gather = gather{}
 }
 
 // letter is what the letters of one template and reason have in common.
 type letter struct {
 	exchange, key, properties []byte
 	targets                   []*Queue
-	lost                      bool // a cycle, or nothing that could be routed
-	expiring                  bool // they have expirations of their own
+	lost                      bool              // a cycle, or nothing that could be routed
+	expiring                  bool              // they have expirations of their own
+	of                        segstore.Template // what a delayed message's letter was made of
 }
 
 // pressureInterval is how long the keeper waits while the store has more

@@ -68,35 +68,45 @@ func (k *keeper) releaseTaken(q *Queue, now int64) (again int64) {
 	if m.builder == nil {
 		m.builder = k.broker.store.NewBatch()
 	}
+	taken := q.delays.Taken()
+	switch k.gatherTaken(q, taken) {
+	case reading:
+		return unlimited
+	case failed:
+		m.retryAt = now + retryInterval
+		return m.retryAt
+	}
 	b := m.builder
 	b.Reset(now)
 	var rec segstore.Record
 	var current *letter
 	var body bodies.Ref
-	seq, number, external := uint64(0), -1, false
-	taken := q.delays.Taken()
-	n := 0
+	external, n := false, 0
 	for ; n < len(taken) && !external && b.Size() < segstore.BatchBytesTarget; n++ {
-		switch k.readTaken(q, taken[n].Offset, &rec) {
-		case absent:
-			continue // it is settled with the others
-		case reading:
-			if n == 0 {
-				return unlimited
+		template, content, ok := m.gather.get(taken[n].Offset)
+		if !ok {
+			switch k.readTaken(q, taken[n].Offset, &rec) {
+			case absent:
+				continue // it is settled with the others
+			case reading:
+				if n == 0 {
+					return unlimited
+				}
+				return k.finishRelease(q, current, taken[:n], nil, now)
+			case failed:
+				m.retryAt = now + retryInterval
+				return m.retryAt
 			}
-			return k.finishRelease(q, current, taken[:n], nil, now)
-		case failed:
-			m.retryAt = now + retryInterval
-			return m.retryAt
+			template, content = m.reader.Template(rec.Template), rec.Body
 		}
 		next := current
-		if current == nil || seq != m.reader.BatchSeq() || number != rec.Template {
-			next = k.dueLetter(q, m.reader.Template(rec.Template))
+		if current == nil || !current.same(template) {
+			next = k.dueLetter(q, template)
 		}
 		if current != nil && b.Count() > 0 && (!slices.Equal(next.targets, current.targets) || IsExternal(next.properties)) {
 			break
 		}
-		current, seq, number = next, m.reader.BatchSeq(), rec.Template
+		current = next
 		if len(current.targets) == 0 {
 			continue
 		}
@@ -109,14 +119,14 @@ func (k *keeper) releaseTaken(q *Queue, now int64) (again int64) {
 				// Those before it go nowhere and are done first.
 				return k.finishRelease(q, nil, taken[:n], nil, now)
 			}
-			if state := k.linkBody(q, &releaseSettings, current, &rec); state != found {
+			if state := k.linkBody(q, &releaseSettings, current, &segstore.Record{Offset: taken[n].Offset, Body: content}); state != found {
 				return k.afterDueLink(q, taken[:1], state, now)
 			}
 			body = m.link.ref
-			rec.Body = body.Append(nil)
+			content = body.Append(nil)
 			m.link = nil
 		}
-		b.Add(t, rec.Body)
+		b.Add(t, content)
 	}
 	var refs []BodyAt
 	if external {
@@ -128,7 +138,7 @@ func (k *keeper) releaseTaken(q *Queue, now int64) (again int64) {
 // readTaken reads the message at an offset; often it is the next one.
 func (k *keeper) readTaken(q *Queue, offset uint64, rec *segstore.Record) sought {
 	m := &q.upkeep.move
-	if offset == rec.Offset+1 && rec.Offset > 0 && m.reader.Next(rec) {
+	if rec.Offset > 0 && offset == rec.Offset+1 && m.reader.Next(rec) {
 		if rec.Offset == offset {
 			return found
 		}
@@ -142,7 +152,8 @@ func (k *keeper) readTaken(q *Queue, offset uint64, rec *segstore.Record) sought
 
 // dueLetter prepares the messages of one template.
 func (k *keeper) dueLetter(q *Queue, t segstore.Template) *letter {
-	l := &letter{exchange: slices.Clone(t.Exchange), key: slices.Clone(t.RoutingKey), properties: slices.Clone(t.Properties)}
+	t = segstore.Template{Exchange: slices.Clone(t.Exchange), RoutingKey: slices.Clone(t.RoutingKey), Properties: slices.Clone(t.Properties)}
+	l := &letter{exchange: t.Exchange, key: t.RoutingKey, properties: t.Properties, of: t}
 	p, err := amqp.DecodeProperties(clearMarks(t.Properties))
 	if err != nil {
 		k.broker.logger.Error("a delayed message with unreadable properties cannot be routed", "queue", q.Name, "vhost", q.VHost.Name, "err", err)
@@ -162,7 +173,7 @@ func (k *keeper) dueLetter(q *Queue, t segstore.Template) *letter {
 		}
 		p.Headers = b.Table()
 	}
-	l.properties = p.Append(l.properties[:0])
+	l.properties = p.Append(nil)
 	plain := l.properties
 	if IsExternal(t.Properties) {
 		plain = slices.Clone(plain)

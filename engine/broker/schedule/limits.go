@@ -17,7 +17,7 @@ const (
 	// millisecond at most.
 	mergeEntries = 4096
 	// TakenMax bounds what is taken and not yet done.
-	TakenMax = 1024
+	TakenMax = 16384
 	// closeEntries are worth writing when the broker stops, instead of reading
 	// their messages again at the next start.
 	closeEntries = blockEntries

@@ -210,6 +210,9 @@ func (s *Schedule) Done(tx *segstore.Tx, n int) {
 	s.settleSpent(tx)
 	if s.takenAt == len(s.taken) {
 		s.taken, s.takenAt = s.taken[:0], 0
+		if cap(s.taken) > blockEntries {
+			s.taken = nil
+		}
 	}
 }
 
