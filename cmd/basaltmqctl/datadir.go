@@ -64,7 +64,7 @@ func (d *dataDir) close() {
 	}
 }
 
-// queueName names a durable queue, or the exchange whose messages a log keeps.
+// queueName names a durable queue, or the exchange whose messages or values a log keeps.
 type queueName struct {
 	vhost, name string
 	ofExchange  bool
@@ -144,10 +144,14 @@ func (defs *definitions) apply(file string, info broker.DefinitionInfo) {
 			if q.vhost == info.VHost {
 				delete(defs.queues, q)
 				delete(defs.logs, id)
+				for _, other := range defs.beside[q] {
+					delete(defs.logs, other)
+				}
+				delete(defs.beside, q)
 			}
 		}
 	case info.Kind != broker.DefinitionQueue && !q.ofExchange:
-	case q.ofExchange && !info.Deleted && info.LogID == 0: // it keeps no messages
+	case q.ofExchange && !info.Deleted && info.LogID == 0: // it keeps nothing
 	case info.Deleted && exists:
 		delete(defs.queues, q)
 		delete(defs.logs, id)

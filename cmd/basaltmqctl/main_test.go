@@ -378,11 +378,16 @@ func TestStoreVerify_LogOfAnExchange(t *testing.T) {
 	c := amqptest.OpenClient(t, e.Addr(), amqptest.Options{})
 	for _, name := range []string{"kept", "deleted"} {
 		amqptest.Ask[*amqp.ExchangeDeclareOk](c, 1, c.ExchangeDeclare(name, "x-recent-history", amqptest.Durable, nil))
+		var arguments amqp.TableBuilder
+		arguments.SetBool("x-message-deduplication", true)
+		amqptest.Ask[*amqp.ExchangeDeclareOk](c, 1, c.ExchangeDeclare(name+" values", "direct", amqptest.Durable, arguments.Table()))
 	}
 	amqptest.Ask[*amqp.ConfirmSelectOk](c, 1, &amqp.ConfirmSelect{})
 	c.Write(amqptest.AppendPublish(nil, 1, amqptest.Message{Exchange: "kept", Body: "one", Persistent: true}))
 	amqptest.Expect[*amqp.BasicAck](c)
-	amqptest.Ask[*amqp.ExchangeDeleteOk](c, 1, &amqp.ExchangeDelete{Exchange: []byte("deleted")})
+	for _, name := range []string{"deleted", "deleted values"} {
+		amqptest.Ask[*amqp.ExchangeDeleteOk](c, 1, &amqp.ExchangeDelete{Exchange: []byte(name)})
+	}
 	c.Abort()
 	if err := e.Stop(); err != nil {
 		t.Fatal(err)

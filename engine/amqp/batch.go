@@ -17,8 +17,9 @@ type batch struct {
 	ch         *channel
 	queues     []*broker.Queue
 	count      int
-	external   []broker.BodyAt // of the records whose bodies are in files
-	seq        uint64          // confirm number of the last publish in it
+	dedup      *broker.Deduplicator // of the exchange they were published to; nil: duplicates are taken
+	external   []broker.BodyAt      // of the records whose bodies are in files
+	seq        uint64               // confirm number of the last publish in it
 	persistent bool
 	expiring   bool       // some have an expiration of their own
 	to         []appended // what became of it; used while it is committed
@@ -31,7 +32,7 @@ func (c *conn) batchAdd(ch *channel, queues []*broker.Queue, exchange, key, prop
 // batchAddRecord adds a record to the batch; ref is its external body, if any.
 func (c *conn) batchAddRecord(ch *channel, queues []*broker.Queue, exchange, key, properties, body []byte, ref *bodies.Ref) {
 	b := &c.shard.batch
-	if b.count > 0 && (b.ch != ch || !slices.Equal(b.queues, queues)) {
+	if b.count > 0 && (b.ch != ch || b.dedup != ch.pub.dedup || !slices.Equal(b.queues, queues)) {
 		c.commitBatch()
 	}
 	if b.count == 0 {
@@ -70,7 +71,7 @@ func (c *conn) batchBegin(ch *channel, queues []*broker.Queue, properties []byte
 		now = time.Now()
 	}
 	b.builder.Reset(now.UnixMilli())
-	b.ch = ch
+	b.ch, b.dedup = ch, ch.pub.dedup
 	b.queues = append(b.queues[:0], queues...)
 	b.persistent, b.expiring = false, false
 }
@@ -89,16 +90,29 @@ func (c *conn) commitBatch() {
 	b.count = 0
 	ch := b.ch
 	now := c.shard.loop.Now().UnixMilli()
-	var refused []int
-	for _, q := range b.queues {
-		if b.expiring {
+	if b.expiring {
+		for _, q := range b.queues {
 			q.ExpectExpirations()
 		}
-		end, behind, err := q.Publish(b.builder, now, b.external...)
+	}
+	records, external := b.builder, b.external
+	if b.dedup != nil {
+		records, external = b.dedup.Judge(records, external, now)
+	}
+	var refused []int
+	failed := false
+	for _, q := range b.queues {
+		// Duplicates count as what was published before them: their confirm waits
+		// for that.
+		end, behind, err := q.Log().Next(), false, error(nil)
+		if records.Count() > 0 {
+			end, behind, err = q.Publish(records, now, external...)
+		}
 		if behind {
 			c.pacing.behind = q
 		}
-		more, inLog, err := refusedBy(err, b.builder.Count())
+		more, inLog, err := refusedBy(err, records.Count())
+		failed = failed || err != nil
 		refused = broker.MergeRefused(refused, more)
 		if tx := c.shard.tx; tx != nil && err == nil && end > 0 {
 			tx.Appended(q.Log(), end-uint64(inLog), end)
@@ -111,6 +125,10 @@ func (c *conn) commitBatch() {
 		if ch.confirm {
 			b.to = append(b.to, appended{q, end, err})
 		}
+	}
+	if b.dedup != nil {
+		refused = b.dedup.Done(b.queues, refused, failed, c.shard.tx)
+		b.dedup = nil
 	}
 	if ch.confirm {
 		ch.confirmBatch(b.seq, b.builder.Count(), refused, b.persistent, b.to)

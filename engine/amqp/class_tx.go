@@ -27,6 +27,7 @@ type stagedPublish struct {
 	more                            [][]byte // routing keys of CC and BCC
 	mandatory, immediate            bool
 	in                              *bodies.Incoming // an external body, instead of body
+	dedup                           *broker.Deduplicator
 }
 
 type stagedAck struct {
@@ -112,6 +113,7 @@ func (t *transaction) commit(ch *channel) error {
 			continue // the exchange is gone since: the message goes nowhere, as without tx
 		}
 		ch.pub.traits = traits
+		p.dedup = c.vhost.Deduplicator(p.exchange)
 		found, err := ch.route(p.exchange, p.key, p.more, p.properties)
 		if err != nil {
 			continue
@@ -189,6 +191,7 @@ func (t *transaction) apply(ch *channel, routes [][]*broker.Queue, external []*e
 	c.shard.tx = c.shard.srv.broker.Store().Begin()
 	for i := range t.publishes {
 		p := &t.publishes[i]
+		ch.pub.dedup = p.dedup
 		if p.in != nil {
 			p.in = nil // not the transaction's any more
 			c.acceptExternal(ch, external[i])
@@ -217,6 +220,9 @@ func (t *transaction) checkSize(routes [][]*broker.Queue) error {
 		p := &t.publishes[i]
 		size := len(p.exchange) + len(p.key) + len(p.properties) + len(p.body) + recordOverhead
 		bytes += uint64(size * len(routes[i]))
+		if p.dedup != nil {
+			bytes += uint64(recordOverhead * (len(routes[i]) + 1))
+		}
 	}
 	if err := segstore.CheckTxBytes(bytes); err != nil {
 		return amqp.Errorf(amqp.CodeResourceError, 0, "%v; commit more often", err)

@@ -272,6 +272,11 @@ func (c *conn) acceptExternal(ch *channel, x *externalPublish) {
 		x.queues = now
 	} else if len(x.queues) == 0 && x.mandatory {
 		code = amqp.CodeNoRoute
+	} else if x.mandatory && ch.pub.dedup != nil && c.duplicate(ch, x.properties) {
+		for _, q := range x.queues {
+			c.shard.srv.bodies.Remove(q.BodyDir(), []uint64{x.in.Ref().ID})
+		}
+		code, x.queues = amqp.CodeNoRoute, nil
 	}
 	switch {
 	case code != 0:

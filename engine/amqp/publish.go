@@ -47,7 +47,8 @@ type publish struct {
 	// exchange, under the version checked.
 	checked uint64 // 0: nothing
 	traits  broker.Traits
-	byTopic bool // routing keys have to be permitted
+	dedup   *broker.Deduplicator // nil: the exchange takes duplicates
+	byTopic bool                 // routing keys have to be permitted
 }
 
 // misplaced is the method to blame for a content frame out of its turn.
@@ -94,6 +95,7 @@ func (ch *channel) basicPublish(args, frame []byte) error {
 			return err
 		}
 		p.traits, p.checked = traits, version
+		p.dedup = ch.conn.vhost.Deduplicator(m.Exchange)
 	}
 	if p.byTopic {
 		if err := ch.conn.permitTopic(access.Write, m.Exchange, m.RoutingKey); err != nil {
@@ -386,7 +388,7 @@ func (ch *channel) route(exchange, key []byte, more [][]byte, properties []byte)
 		if err != nil {
 			return nil, err
 		}
-		p.traits = traits
+		p.traits, p.dedup = traits, vh.Deduplicator(exchange)
 	}
 	var err error
 	p.queues, err = vh.Route(exchange, broker.Envelope{RoutingKey: key, More: more, Properties: properties}, p.queues[:0])
@@ -409,6 +411,9 @@ func (c *conn) accept(ch *channel, queues []*broker.Queue, exchange, key, proper
 			return false
 		}
 	}
+	if mandatory && ch.pub.dedup != nil && !nowhere && c.duplicate(ch, properties) {
+		queues, nowhere = nil, true
+	}
 	if nowhere && mandatory {
 		c.returned(ch, amqp.CodeNoRoute, queues, exchange, key, properties, body)
 		return false
@@ -419,7 +424,13 @@ func (c *conn) accept(ch *channel, queues []*broker.Queue, exchange, key, proper
 		return false
 	}
 	c.batchAdd(ch, queues, exchange, key, properties, body)
-	return !immediate
+	return !immediate && !(mandatory && ch.pub.dedup != nil) // a repeat of that may have to be returned
+}
+
+// duplicate says whether a message is one for the exchange it is published to.
+func (c *conn) duplicate(ch *channel, properties []byte) bool {
+	c.commitBatch() // the first may be in it
+	return ch.pub.dedup.Knows(properties, c.shard.loop.Now().UnixMilli())
 }
 
 // returned sends basic.return: before the confirm of the same message. queues

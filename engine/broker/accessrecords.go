@@ -204,7 +204,7 @@ func (b *Broker) replayVHostDelete(name string) {
 		b.drop(q)
 	}
 	for _, e := range vh.exchanges {
-		b.dropHidden(e)
+		b.dropLogs(e)
 	}
 	delete(b.vhosts, name)
 	b.users.DropVHost(name)

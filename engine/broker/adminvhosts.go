@@ -147,6 +147,8 @@ func (b *Broker) DeleteVHost(name string) (seq uint64, err error) {
 	for _, d := range queues {
 		vh.finishDelete(d.queue, d.consumers)
 	}
+	vh.mu.Lock()
+	vh.unlock()
 	return seq, nil
 }
 
@@ -157,7 +159,7 @@ type droppedQueue struct {
 }
 
 // dropAll empties a virtual host for good; the caller finishes the deletion of
-// the queues.
+// the queues, and of the rest by unlock.
 func (vh *VHost) dropAll() (queues []droppedQueue) {
 	vh.mu.Lock()
 	defer vh.mu.Unlock()
@@ -172,6 +174,9 @@ func (vh *VHost) dropAll() (queues []droppedQueue) {
 		for _, h := range e.hidden() {
 			h.markDeleted()
 			queues = append(queues, droppedQueue{queue: h})
+		}
+		if e.dedup != nil {
+			vh.droppedValues = append(vh.droppedValues, e.dedup)
 		}
 	}
 	clear(vh.queues)

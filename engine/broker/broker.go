@@ -141,6 +141,10 @@ func (b *Broker) openLogs(o *Options) error {
 			b.recovered.Messages += q.ready()
 		}
 	}
+	values, err := b.openDeduplicators(known)
+	if err != nil {
+		return err
+	}
 	ids, err := b.store.ListLogs()
 	if err != nil {
 		return err
@@ -148,7 +152,7 @@ func (b *Broker) openLogs(o *Options) error {
 	var stay []uint64
 	for _, id := range ids {
 		b.reserveLogID(id + 1)
-		if known[id] != nil || b.dropped[id] && b.finishDrop(id) {
+		if known[id] != nil || values[id] || b.dropped[id] && b.finishDrop(id) {
 			continue
 		}
 		switch err := b.store.Quarantine(id); {

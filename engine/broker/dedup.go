@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/wire/amqp"
@@ -18,17 +19,37 @@ import (
 // Messages without the header are never duplicates.
 //
 // Values are kept as hashes, in the order of their arrival, which makes a log of
-// them: one record of 24 bytes for each, settled when the value is forgotten. It
-// stands beside the queue's own, its id is in the queue's definition, and a start
-// reads it back. A crash may lose the values of the last moments, like
-// acknowledgements.
+// them: one small record for each, settled when the value is forgotten. It stands
+// beside the queue's own, its id is in the queue's definition, and a start reads
+// it back. A crash may lose the values of the last moments, like
+// acknowledgements. It must not leave the value of a message that it lost: the
+// publisher would repeat it, and be told that it is there. So a record says how
+// far the logs of the message's queues reached when it was in them; a value does
+// not count if one of them reaches less far.
+//
+// Exchanges do the same, see dedupexchange.go.
 
 const (
 	dedupHeaderDefault = "x-deduplication-header"
 	dedupSizeDefault   = 128
 	dedupSizeMax       = 10_000_000
-	dedupRecordBytes   = 24
+	dedupRecordBytes   = 24 // without the marks
 )
+
+// dedupMark says that a queue's log reached up to end.
+type dedupMark struct{ id, end uint64 }
+
+// mark notes how far the logs of those queues reach that survive a restart. The
+// result is valid until the next call.
+func (d *dedup) mark(queues ...*Queue) []dedupMark {
+	d.marks = d.marks[:0]
+	for _, q := range queues {
+		if q.Durable && q.Owner == nil {
+			d.marks = append(d.marks, dedupMark{q.ID, q.log.Next()})
+		}
+	}
+	return d.marks
+}
 
 // dedupValue is a hash of a header's value: the first half of SHA-256, because
 // it must be the same after a restart and publishers may be hostile.
@@ -47,9 +68,11 @@ type dedup struct {
 	base  uint64        // offset in the log of the entry at head
 
 	// Scratch of judge and remember: busy queues see thousands of batches a second.
-	here       map[dedupValue]struct{}
+	here       map[dedupValue]int // the number of the first record
 	fresh      []dedupEntry
 	duplicates []int
+	repeats    []dedupRepeat
+	marks      []dedupMark
 	encoded    []byte
 	batch      *segstore.Batch
 }
@@ -67,29 +90,48 @@ func newDedup(s *settings) *dedup {
 	return &dedup{header: s.dedupHeader, size: int(min(s.dedupSize, 1<<30)), ttl: s.dedupTTL, until: map[dedupValue]int64{}}
 }
 
-// judge splits a batch: which records are duplicates, and the values of others.
-// Both are valid until the next call.
-func (d *dedup) judge(b *segstore.Batch, now int64) (duplicates []int, fresh []dedupEntry) {
+// dedupRepeat is a duplicate of a record of the same batch: what becomes of that
+// is true of both.
+type dedupRepeat struct{ at, of int }
+
+// withRepeats adds to the refused records their repeats.
+func withRepeats(refused []int, repeats []dedupRepeat) []int {
+	var more []int
+	for _, r := range repeats {
+		if _, found := slices.BinarySearch(refused, r.of); found {
+			more = append(more, r.at)
+		}
+	}
+	return MergeRefused(refused, more)
+}
+
+// judge splits a batch: which records are duplicates, those of them that repeat
+// others of the batch, and the values of the rest.
+// All are valid until the next call.
+func (d *dedup) judge(b *segstore.Batch, now int64) (duplicates []int, repeats []dedupRepeat, fresh []dedupEntry) {
 	if d.here == nil || len(d.here)+len(d.duplicates) > dedupScratchMax {
-		d.here, d.fresh, d.duplicates = map[dedupValue]struct{}{}, nil, nil
+		d.here, d.fresh, d.duplicates, d.repeats = map[dedupValue]int{}, nil, nil, nil
 	}
 	clear(d.here)
-	duplicates, fresh = d.duplicates[:0], d.fresh[:0]
+	duplicates, repeats, fresh = d.duplicates[:0], d.repeats[:0], d.fresh[:0]
 	b.Each(func(i int, t segstore.Template, _ []byte) {
 		value, ttl, ok := d.valueOf(t.Properties)
 		if !ok {
 			return
 		}
-		_, twice := d.here[value]
+		first, twice := d.here[value]
 		if twice || d.until[value] > now {
 			duplicates = append(duplicates, i)
+			if twice {
+				repeats = append(repeats, dedupRepeat{i, first})
+			}
 			return
 		}
-		d.here[value] = struct{}{}
+		d.here[value] = i
 		fresh = append(fresh, dedupEntry{value, later(now, ttl), i})
 	})
-	d.duplicates, d.fresh = duplicates, fresh
-	return duplicates, fresh
+	d.duplicates, d.repeats, d.fresh = duplicates, repeats, fresh
+	return duplicates, repeats, fresh
 }
 
 func (d *dedup) valueOf(properties []byte) (value dedupValue, ttl int64, ok bool) {
@@ -112,8 +154,9 @@ func (d *dedup) valueOf(properties []byte) (value dedupValue, ttl int64, ok bool
 	return dedupValue(sum[:]), ttl, true
 }
 
-// remember keeps the values of accepted records, and forgets the oldest.
-func (d *dedup) remember(store *segstore.Store, entries []dedupEntry, now int64) error {
+// remember keeps the values of accepted records, and forgets the oldest. marks
+// say where the records are.
+func (d *dedup) remember(store *segstore.Store, entries []dedupEntry, marks []dedupMark, now int64) error {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -125,12 +168,16 @@ func (d *dedup) remember(store *segstore.Store, entries []dedupEntry, now int64)
 		b := d.batch
 		b.Reset(now)
 		t := b.Template(nil, nil, nil)
-		var record [dedupRecordBytes]byte
-		for i := range entries {
-			copy(record[:], entries[i].value[:])
-			binary.LittleEndian.PutUint64(record[16:], uint64(entries[i].until))
-			b.Add(t, record[:])
+		record := append(d.encoded[:0], make([]byte, dedupRecordBytes)...)
+		for _, m := range marks {
+			record = binary.AppendUvarint(binary.AppendUvarint(record, m.id), m.end)
 		}
+		for i := range entries {
+			copy(record, entries[i].value[:])
+			binary.LittleEndian.PutUint64(record[16:], uint64(entries[i].until))
+			b.Add(t, record)
+		}
+		d.encoded = record
 		_, err = d.log.Append(b)
 		b.Release()
 		if err != nil {
@@ -165,15 +212,16 @@ func (d *dedup) add(e dedupEntry) {
 	}
 }
 
-// read takes back what the log has, at the start.
-func (d *dedup) read(log *segstore.Log) error {
+// read takes back what the log has, at the start; lost says that the log of that
+// id does not reach up to end.
+func (d *dedup) read(log *segstore.Log, lost func(id, end uint64) bool) error {
 	d.base = log.Low()
 	next := d.base
 	err := readLog(log, func(offset uint64, body []byte) {
 		for ; next < offset; next++ { // damaged: the place is kept, so that offsets are right
 			d.add(dedupEntry{})
 		}
-		if len(body) == dedupRecordBytes {
+		if len(body) >= dedupRecordBytes && !anyLost(body[dedupRecordBytes:], lost) {
 			d.add(dedupEntry{value: dedupValue(body[:16]), until: int64(binary.LittleEndian.Uint64(body[16:]))})
 		} else {
 			d.add(dedupEntry{})
@@ -188,6 +236,17 @@ func (d *dedup) read(log *segstore.Log) error {
 	}
 	d.log = log
 	return err
+}
+
+// anyLost says that of one of the marks.
+func anyLost(marks []byte, lost func(id, end uint64) bool) bool {
+	r := &reader{rest: marks}
+	for len(r.rest) > 0 {
+		if id, end := r.num(), r.num(); r.err != nil || lost(id, end) {
+			return true
+		}
+	}
+	return false
 }
 
 // openDedup gives a new queue the log of values that it needs; the caller holds
@@ -213,7 +272,7 @@ func (q *Queue) readDedup() error {
 	if q.upkeep == nil || q.upkeep.dedup == nil {
 		return nil
 	}
-	return q.upkeep.dedup.read(log)
+	return q.upkeep.dedup.read(log, func(id, end uint64) bool { return id == q.ID && q.log.Next() < end })
 }
 
 // readLog calls visit for each unsettled record of a log. It waits for the disk.

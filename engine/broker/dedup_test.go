@@ -196,16 +196,72 @@ func TestDedupAllocatesNothingForAMessage(t *testing.T) {
 	}
 	next := 0
 	allocs := testing.AllocsPerRun(200, func() {
-		duplicates, fresh := d.judge(batches[next], clock)
+		duplicates, _, fresh := d.judge(batches[next], clock)
 		next = (next + 1) % len(batches)
 		if len(duplicates) != 0 || len(fresh) != messages {
 			t.Fatalf("%d duplicates, %d new values", len(duplicates), len(fresh))
 		}
-		if err := d.remember(e.store, fresh, clock); err != nil {
+		if err := d.remember(e.store, fresh, d.mark(q), clock); err != nil {
 			t.Fatal(err)
 		}
 	})
 	if allocs > messages/16 { // the log's own, by the batch
 		t.Errorf("%.0f allocations for a batch of %d messages", allocs, messages)
+	}
+}
+
+// A value must not outlive its message: after a crash that lost the message but
+// kept the value, the publisher's second attempt would be taken for a duplicate.
+func TestDedup_ValueOfALostMessage(t *testing.T) {
+	t.Parallel()
+	dir, clock := t.TempDir(), int64(1000)
+	e := openAt(t, posixDisk(t, dir), &clock)
+	arguments := values("x-message-deduplication", true)
+	q := e.queue(QueueDeclare{Name: "q", Durable: true, Arguments: arguments}, nil)
+	e.exchange(ExchangeDeclare{Name: "x", Type: typeFanout, Durable: true, Arguments: arguments})
+	x := e.vh.Deduplicator([]byte("x"))
+	e.putValues(q, clock, dedupHeaderDefault, "kept")
+	entry := func(value string) []dedupEntry {
+		p := amqp.Properties{Flags: amqp.FlagHeaders, Headers: values(dedupHeaderDefault, value)}
+		hash, _, _ := x.dedup.valueOf(p.Append(nil))
+		return []dedupEntry{{value: hash, until: 1 << 60}}
+	}
+	there, beyond := slices.Clone(q.upkeep.dedup.mark(q)), []dedupMark{{q.ID, q.end + 1}}
+	gone := []dedupMark{{1 << 40, 7}} // a queue that was deleted since had it
+	for _, d := range []*dedup{q.upkeep.dedup, x.dedup} {
+		for value, marks := range map[string][]dedupMark{"lost": beyond, "kept as well": there, "gone": gone} {
+			if err := d.remember(e.store, entry(value), marks, clock); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	e.stored(q)
+	e.close()
+
+	e = openAt(t, posixDisk(t, dir), &clock)
+	defer e.close()
+	q = e.queue(QueueDeclare{Name: "q", Passive: true}, nil)
+	x = e.vh.Deduplicator([]byte("x"))
+	for value, known := range map[string]bool{"lost": false, "kept as well": true, "gone": true} {
+		p := amqp.Properties{Flags: amqp.FlagHeaders, Headers: values(dedupHeaderDefault, value)}
+		if got := x.Knows(p.Append(nil), clock); got != known {
+			t.Errorf("exchange: %s is known: %v", value, got)
+		}
+		if got := q.upkeep.dedup.until[entry(value)[0].value] > clock; got != known {
+			t.Errorf("queue: %s is known: %v", value, got)
+		}
+	}
+}
+
+// A repeat of a refused record in the same batch is refused with it.
+func TestDedup_RepeatOfARefusedOne(t *testing.T) {
+	t.Parallel()
+	clock := int64(1000)
+	e := openAt(t, posixDisk(t, t.TempDir()), &clock)
+	defer e.close()
+	q := e.queue(QueueDeclare{Name: "q", Arguments: values(
+		"x-message-deduplication", true, "x-max-length", 1, "x-overflow", "reject-publish")}, nil)
+	if got := e.putValues(q, clock, dedupHeaderDefault, "a", "b", "a", "b", "c", "b"); !slices.Equal(got, []int{1, 3, 4, 5}) {
+		t.Fatal(got)
 	}
 }

@@ -187,17 +187,6 @@ func (e *Exchange) hidden() (queues []*Queue) {
 	return queues
 }
 
-// dropHidden notes that the logs of what e keeps belong to nobody, while records
-// are read.
-func (b *Broker) dropHidden(e *Exchange) {
-	if e.history != nil {
-		b.drop(e.history)
-	}
-	if e.delayed != nil {
-		b.drop(e.delayed)
-	}
-}
-
 // closeDelayed closes the schedules; the keeper has ended.
 func (k *keeper) closeDelayed() {
 	k.broker.mu.RLock()

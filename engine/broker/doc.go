@@ -62,8 +62,8 @@
 //  9. Nothing is recorded of a vhost after the record of its deletion: it is
 //     marked deleted, under its lock, before.
 //
-// Locks, in this order: Broker.admin, Broker.mu, VHost.mu, Queue.mu, then the
-// log's own; keeper.mu is a leaf. Between Begin and End of a transaction of the
+// Locks, in this order: Broker.admin, Broker.mu, VHost.mu, Deduplicator.mu,
+// Queue.mu, then the log's own; keeper.mu is a leaf. Between Begin and End of a transaction of the
 // store VHost.mu must not be taken: who holds it may be waiting for the
 // transaction's end.
 // Never two of a kind at once. No lock is held while a consumer's owner is

@@ -48,6 +48,10 @@ type Exchange struct {
 	// delayed keeps messages that are not due yet; nil: none are. See delayed.go.
 	delayed *Queue
 
+	// dedup remembers the messages published here; nil: duplicates are taken.
+	// See dedupexchange.go.
+	dedup *Deduplicator
+
 	traits atomic.Uint64 // vhost version << traitBits | Traits; see VHost.traits
 }
 

@@ -21,10 +21,11 @@ const (
 )
 
 // comparedArguments are the arguments whose values must agree when an exchange
-// of a type, that routes as kind, is declared again. RabbitMQ compares alternate-exchange alone; but
-// who declares a hash by another header must not believe to have got it.
+// of a type, that routes as kind, is declared again. RabbitMQ compares
+// alternate-exchange alone; but who declares a hash by another header, or no
+// duplicates, must not believe to have got it.
 func comparedArguments(exchangeType, kind string) []string {
-	compared := []string{argAlternate, argAlternateToo, argDelayedToo}
+	compared := append([]string{argAlternate, argAlternateToo, argDelayedToo}, dedupArguments...)
 	if exchangeType == typeDelayed {
 		compared = append(compared, argDelayedType)
 	}
@@ -62,6 +63,9 @@ func (vh *VHost) validateExchange(d *ExchangeDeclare) error {
 		return err
 	}
 	if err := vh.validateDelayed(d); err != nil {
+		return err
+	}
+	if err := vh.validateDedup(d); err != nil {
 		return err
 	}
 	switch exchangeKind(d.Type, d.Arguments) {

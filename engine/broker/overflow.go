@@ -61,8 +61,9 @@ func (q *Queue) publishKept(b *segstore.Batch, now int64, external []BodyAt) (en
 	given := b
 	var duplicates, refused []int
 	var values []dedupEntry
+	var repeats []dedupRepeat
 	if e.dedup != nil {
-		duplicates, values = e.dedup.judge(b, now)
+		duplicates, repeats, values = e.dedup.judge(b, now)
 		if len(duplicates) > 0 {
 			b = b.Without(duplicates)
 			defer b.Release()
@@ -76,7 +77,7 @@ func (q *Queue) publishKept(b *segstore.Batch, now int64, external []BodyAt) (en
 	}
 	buried := len(refused) > 0 && e.set.overflow == rejectPublishDLX && e.set.deadLetters
 	if len(refused)+len(duplicates) > 0 {
-		full := &Overflow{Refused: renumber(refused, duplicates), Appended: b.Count()}
+		full := &Overflow{Refused: withRepeats(renumber(refused, duplicates), repeats), Appended: b.Count()}
 		values = slices.DeleteFunc(values, func(v dedupEntry) bool { _, found := slices.BinarySearch(full.Refused, v.at); return found })
 		err = full
 		if !buried && len(refused) > 0 {
@@ -95,7 +96,7 @@ func (q *Queue) publishKept(b *segstore.Batch, now int64, external []BodyAt) (en
 		return 0, false, failure
 	}
 	if e.dedup != nil {
-		q.reportDedup(e.dedup.remember(q.VHost.broker.store, values, now))
+		q.reportDedup(e.dedup.remember(q.VHost.broker.store, values, e.dedup.mark(q), now))
 	}
 	count := uint64(b.Count())
 	q.end = base + count

@@ -36,7 +36,8 @@ type DefinitionInfo struct {
 	LogID   uint64 // of a queue, or of what an exchange keeps; 0: none
 	// CountsID is the log of a queue's delivery counts; 0: there is none.
 	CountsID uint64
-	// DedupID is the log of the values that a deduplicating queue has seen.
+	// DedupID is the log of the values that a deduplicating queue has seen, or an
+	// exchange that keeps messages as well; another's is its LogID.
 	DedupID uint64
 	// ScheduleID is the log of when the delayed messages of an exchange are due.
 	ScheduleID uint64
@@ -129,6 +130,11 @@ func readDefinition(rec []byte, first bool) (info DefinitionInfo) {
 		}
 		if flags&flagDelayed != 0 {
 			info.LogID, info.ScheduleID = r.num(), r.num()
+		}
+		if values := r.numIf(flags, flagDedup); info.LogID == 0 {
+			info.LogID = values
+		} else {
+			info.DedupID = values
 		}
 		if r.err == nil && !knownType(exchangeType) {
 			info.Err = fmt.Errorf("exchange %q has the unknown type %q: the broker refuses to start on it", info.Name, exchangeType)

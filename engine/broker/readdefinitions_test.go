@@ -26,6 +26,8 @@ func everyDefinition() []byte {
 		groupRecord(fields{recUserDelete}.str("w"), fields{recUserDelete}.str("x")),
 		fields{recTopicClear}.str("v").str("u").str(""), fields{recPermissionsClear}.str("v").str("u"),
 		fields{recVHostDelete}.str("v"), fields{recUserDelete}.str("u"),
+		exchangeRecord(recExchangeDeclare, vh, &Exchange{Name: "values", Type: "topic", dedup: &Deduplicator{id: 4}}),
+		exchangeRecord(recExchangeDeclare, vh, &Exchange{Name: "both", Type: typeRecentHistory, history: &Queue{ID: 5}, dedup: &Deduplicator{id: 6}}),
 	)
 }
 
@@ -49,6 +51,8 @@ func TestReadDefinitions_ListsEveryKind(t *testing.T) {
 		{Kind: DefinitionPermissions, VHost: "v", Name: "u", Deleted: true},
 		{Kind: DefinitionVHost, VHost: "v", Deleted: true},
 		{Kind: DefinitionUser, Name: "u", Deleted: true},
+		{Kind: DefinitionExchange, VHost: "/", Name: "values", LogID: 4},
+		{Kind: DefinitionExchange, VHost: "/", Name: "both", LogID: 5, DedupID: 6},
 	}
 	at := int64(len(definitionsMagic))
 	i := 0

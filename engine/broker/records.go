@@ -12,7 +12,7 @@ import (
 // strings and tables as uvarint length and bytes, numbers as uvarint, flags as
 // one byte.
 const (
-	recExchangeDeclare byte = 1 // vhost, name, type, flags, arguments; log ids of its history, or of delayed messages and their schedule
+	recExchangeDeclare byte = 1 // vhost, name, type, flags, arguments; log ids: of its history, of delayed messages and their schedule, of values seen
 	recExchangeDelete  byte = 2 // vhost, name
 	recQueueDeclare    byte = 3 // vhost, name, log id, flags, arguments[, log id of delivery counts][, of values seen]; again when a flag comes
 	recQueueDelete     byte = 4 // vhost, name, log id
@@ -54,13 +54,18 @@ func exchangeRecord(kind byte, vh *VHost, e *Exchange) []byte {
 	if kind == recExchangeDelete {
 		return f
 	}
-	f = append(f.str(e.Type), flagIf(e.AutoDelete, flagAutoDelete)|flagIf(e.Internal, flagInternal)|flagIf(e.delayed != nil, flagDelayed))
+	deduplicates := e.dedup != nil && e.dedup.id != 0
+	f = append(f.str(e.Type), flagIf(e.AutoDelete, flagAutoDelete)|flagIf(e.Internal, flagInternal)|
+		flagIf(e.delayed != nil, flagDelayed)|flagIf(deduplicates, flagDedup))
 	f = f.str(string(e.Arguments))
 	if e.Type == typeRecentHistory {
 		f = f.num(e.history.ID)
 	}
 	if e.delayed != nil {
 		f = f.num(e.delayed.ID).num(e.delayed.scheduleID)
+	}
+	if deduplicates {
+		f = f.num(e.dedup.id)
 	}
 	return f
 }
@@ -171,6 +176,7 @@ func (b *Broker) apply(rec []byte) error {
 			history = r.num()
 		}
 		delayed, schedule := r.numIf(flags, flagDelayed), r.numIf(flags, flagDelayed)
+		dedupID := r.numIf(flags, flagDedup)
 		if r.err == nil && (!knownType(d.Type) || newIndex(exchangeKind(d.Type, d.Arguments), d.Arguments) == nil) {
 			return fmt.Errorf("broker: exchange '%s' has the unknown type '%s'", d.Name, d.Type)
 		}
@@ -184,11 +190,16 @@ func (b *Broker) apply(rec []byte) error {
 				b.reserveLogID(max(delayed, schedule) + 1)
 				e.delayed = vh.newDelayed(e, delayed, schedule)
 			}
+			b.reserveLogID(dedupID + 1)
+			if e.dedup != nil {
+				e.dedup.id = dedupID
+			}
 		}
 	case recExchangeDelete:
 		if e := vh.exchanges[r.str()]; r.err == nil && e != nil {
-			b.dropHidden(e)
+			b.dropLogs(e)
 			vh.dropExchange(e)
+			vh.droppedValues = nil // they have no logs yet
 		}
 	case recQueueDeclare:
 		d := QueueDeclare{Name: r.str(), Durable: true}

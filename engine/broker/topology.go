@@ -78,6 +78,13 @@ func (vh *VHost) DeclareExchange(d ExchangeDeclare) (seq uint64, err error) {
 		delete(vh.exchanges, e.Name)
 		return 0, amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of exchange '%s' in vhost '%s': %v", e.Name, vh.Name, err)
 	}
+	if e.dedup != nil && e.Durable {
+		e.dedup.id = vh.broker.newLogID()
+		if err := e.dedup.open(nil); err != nil {
+			vh.dropExchange(e)
+			return 0, amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of exchange '%s' in vhost '%s': %v", e.Name, vh.Name, err)
+		}
+	}
 	if e.Durable {
 		seq = vh.broker.record(exchangeRecord(recExchangeDeclare, vh, e))
 	}
@@ -92,6 +99,7 @@ func (vh *VHost) addExchange(d ExchangeDeclare) *Exchange {
 		spread: newSpread(kind, d.Arguments),
 	}
 	e.argAlternate, e.hasArgAlternate = AlternateExchange(e.Arguments)
+	e.dedup = vh.newDeduplicator(e, 0)
 	vh.exchanges[d.Name] = e
 	vh.version.Add(1)
 	return e
@@ -156,6 +164,9 @@ func (vh *VHost) dropExchange(e *Exchange) (seq uint64) {
 		h.markDeleted()
 		vh.dropped = append(vh.dropped, h)
 	}
+	if e.dedup != nil {
+		vh.droppedValues = append(vh.droppedValues, e.dedup)
+	}
 	for source := range e.incoming {
 		seq = max(seq, vh.unbindAll(source, Dest{Exchange: e}))
 	}
@@ -165,11 +176,14 @@ func (vh *VHost) dropExchange(e *Exchange) (seq uint64) {
 // unlock ends a change: what went with it and has files is removed without the
 // lock.
 func (vh *VHost) unlock() {
-	dropped := vh.dropped
-	vh.dropped = nil
+	dropped, values := vh.dropped, vh.droppedValues
+	vh.dropped, vh.droppedValues = nil, nil
 	vh.mu.Unlock()
 	for _, q := range dropped {
 		vh.finishDelete(q, nil)
+	}
+	for _, x := range values {
+		x.delete()
 	}
 }
 

@@ -382,6 +382,19 @@ func (b *Broker) drop(q *Queue) {
 	}
 }
 
+// dropLogs is the same for an exchange.
+func (b *Broker) dropLogs(e *Exchange) {
+	if e.history != nil {
+		b.drop(e.history)
+	}
+	if e.delayed != nil {
+		b.drop(e.delayed)
+	}
+	if e.dedup != nil {
+		b.dropped[e.dedup.id] = true
+	}
+}
+
 // recoverUpkeep gives a queue that the start found what its definition says.
 // known gets the log of delivery counts.
 func (q *Queue) recoverUpkeep(known map[uint64]*Queue) error {

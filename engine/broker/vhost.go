@@ -17,7 +17,9 @@ type VHost struct {
 	mu        sync.RWMutex
 	exchanges map[string]*Exchange
 	queues    map[string]*Queue
-	dropped   []*Queue // gone, but their files are still there; see unlock
+	// Gone, but their files are still there; see unlock.
+	dropped       []*Queue
+	droppedValues []*Deduplicator
 
 	spec        atomic.Pointer[VHostSpec]
 	connections atomic.Int64
