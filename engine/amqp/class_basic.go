@@ -274,6 +274,10 @@ func (c *conn) goOnGetting() error {
 		case errors.As(err, &missing):
 			g.queue.Settle(g.run.First, 1)
 			g.run = broker.Run{}
+		case errors.Is(err, segstore.ErrDeleted): // with the queue, just now
+			c.emitMethod(g.ch.id, &amqp.BasicGetEmpty{})
+			g.drop()
+			return nil
 		default:
 			name := g.queue.Name
 			g.drop()

@@ -1,6 +1,8 @@
 package amqp
 
 import (
+	"slices"
+
 	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/wire/amqp"
@@ -60,7 +62,7 @@ func (ch *channel) queueDeclare(args []byte) error {
 		return err
 	}
 	if created && q.Owner == c {
-		c.owned = append(c.owned, q)
+		c.own(q)
 	}
 	ch.lastQueue = q.Name
 	counts := q.Counts()
@@ -121,11 +123,22 @@ func (ch *channel) queueDelete(args []byte) error {
 	return ch.answer(seq, nil, m.NoWait, &amqp.QueueDeleteOk{MessageCount: uint32(n)})
 }
 
-// disown forgets an exclusive queue that is gone; long connections make and
-// delete many (the RPC pattern).
+// own notes an exclusive queue, which goes with the connection. Those that went
+// by themselves meanwhile (their last consumer left, or they expired) make room
+// first.
+func (c *conn) own(q *broker.Queue) {
+	if len(c.owned) == cap(c.owned) {
+		c.owned = slices.DeleteFunc(c.owned, (*broker.Queue).Deleted)
+		c.owned = slices.Grow(c.owned, max(1, len(c.owned)))
+	}
+	c.owned = append(c.owned, q)
+}
+
+// disown forgets an exclusive queue of that name that is gone; long connections
+// make and delete many (the RPC pattern). There may be a new one of that name.
 func (c *conn) disown(name string) {
 	for i, q := range c.owned {
-		if q.Name == name {
+		if q.Name == name && q.Deleted() {
 			last := len(c.owned) - 1
 			c.owned[i], c.owned[last] = c.owned[last], nil
 			c.owned = c.owned[:last]

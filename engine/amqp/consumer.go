@@ -331,9 +331,10 @@ func (cs *consumer) place() bool {
 		}
 		var missing segstore.ErrMissing
 		if !errors.As(err, &missing) {
-			c := cs.ch.conn
-			c.shard.srv.logger.Error("messages cannot be read and are passed over until the queue is opened again",
-				"queue", cs.Queue.Name, "vhost", cs.Queue.VHost.Name, "offset", cs.run.First, "count", cs.run.Count, "err", err)
+			if !errors.Is(err, segstore.ErrDeleted) { // else the queue is gone, and the consumer about to hear of it
+				cs.ch.conn.shard.srv.logger.Error("messages cannot be read and are passed over until the queue is opened again",
+					"queue", cs.Queue.Name, "vhost", cs.Queue.VHost.Name, "offset", cs.run.First, "count", cs.run.Count, "err", err)
+			}
 			cs.giveUp()
 			return false
 		}

@@ -105,6 +105,13 @@ const (
 	fairBelow = 16
 )
 
+// Deleted says that the queue is gone.
+func (q *Queue) Deleted() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.deleted
+}
+
 // Log returns the queue's log.
 func (q *Queue) Log() *segstore.Log { return q.log }
 

@@ -279,6 +279,19 @@ func TestIndex_RouteOfUnknownKeysLeavesNoTrace(t *testing.T) {
 	}
 }
 
+func TestIndex_UnbindOfUnknownBindingsLeavesNoTrace(t *testing.T) {
+	t.Parallel()
+	for _, k := range kinds() {
+		index := k.make()
+		for i := range 100 {
+			if index.Unbind(Binding[int]{RoutingKey: fmt.Sprint(1 + i), Arguments: table(fmt.Sprint("h", i), i), Destination: i}) {
+				t.Fatalf("%s: something was unbound", k.name)
+			}
+		}
+		requireEmpty(t, index)
+	}
+}
+
 // Bindings that differ in what the exchange type ignores are one route, and the
 // route lasts as long as one of them does.
 func TestIndex_ManyBindingsOfOneRoute(t *testing.T) {
