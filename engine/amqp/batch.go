@@ -102,11 +102,13 @@ func (c *conn) commitBatch() {
 	var refused []int
 	failed := false
 	for _, q := range b.queues {
-		// Duplicates count as what was published before them: their confirm waits
-		// for that.
-		end, behind, err := q.Log().Next(), false, error(nil)
+		var end uint64
+		var behind bool
+		var err error
 		if records.Count() > 0 {
 			end, behind, err = q.Publish(records, now, external...)
+		} else { // all are duplicates: their confirm waits for what was published before
+			end = q.Log().Next()
 		}
 		if behind {
 			c.pacing.behind = q
