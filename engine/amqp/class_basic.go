@@ -142,8 +142,12 @@ func (ch *channel) basicConsume(args []byte) error {
 	if len(ch.consumers) >= consumersMax {
 		return amqp.Errorf(amqp.CodeResourceError, 0, "channel %d has reached its limit of %d consumers", ch.id, consumersMax)
 	}
+	priority, err := q.ConsumerPriority(m.Arguments)
+	if err != nil {
+		return err
+	}
 	cs := &consumer{ch: ch, prefetch: ch.prefetch}
-	cs.Consumer = broker.Consumer{Queue: q, Owner: cs, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive}
+	cs.Consumer = broker.Consumer{Queue: q, Owner: cs, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
 	cs.number = -1
 	ch.conn.commitBatch()
 	if q.IsStream() {

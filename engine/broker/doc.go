@@ -24,9 +24,10 @@
 //  1. ready = returned.Len() + (next - cursor), where purging moves the cursor.
 //  2. Every offset is taken by at most one consumer at a time: Take moves it out
 //     of the ready set, only Requeue (once) or Settle (once) ends that.
-//  3. Consumers in the ring have credit and room. The token (woken) is held by
-//     at most one of them; while there are ready messages and a non-empty ring,
-//     somebody holds it: no message waits beside an idle consumer.
+//  3. Consumers in a ring have credit and room. The token (woken) is held by at
+//     most one of those of the highest priority; while there are ready messages
+//     and a non-empty ring, somebody holds it: no message waits beside an idle
+//     consumer.
 //  4. A queue's log id is never given out twice, so a queue declared again under
 //     an old name cannot see old messages.
 //  5. A queue that keeps messages for an exchange (history.go, delayed.go) is in no

@@ -174,22 +174,6 @@ func (q *Queue) refuse(b *segstore.Batch) (refused []int) {
 	return refused
 }
 
-// room is how many messages the consumers in the ring can take.
-func (q *Queue) room() (n uint64) {
-	if q.ring == nil {
-		return 0
-	}
-	for c := q.ring; ; {
-		if c.room >= 1<<32 {
-			return 1 << 62
-		}
-		n += c.room
-		if c = c.next; c == q.ring {
-			return n
-		}
-	}
-}
-
 // headBytes is the size of the n messages at the head.
 func (q *Queue) headBytes(n uint64) (bytes uint64) {
 	e := q.upkeep

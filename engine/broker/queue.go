@@ -1,39 +1,12 @@
 package broker
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/basaltmq/basaltmq/engine/broker/schedule"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
-
-// ConsumerOwner is told about its consumers' queues. It is called without
-// locks, from any goroutine, and must only note the fact and post to its loop.
-type ConsumerOwner interface {
-	// Wake says that messages are ready and it is this consumer's turn to Take.
-	Wake()
-	// Cancelled says that the queue is gone.
-	Cancelled()
-}
-
-// Consumer is a subscription to one queue.
-type Consumer struct {
-	Queue     *Queue
-	Owner     ConsumerOwner
-	Tag       string
-	NoAck     bool
-	Exclusive bool
-	// Stream is there for consumers of streams only; see AttachStream.
-	Stream *StreamConsumer
-
-	// Guarded by Queue.mu.
-	attached   bool
-	next, prev *Consumer // ring of consumers that can take messages
-	inRing     bool
-	room       uint64 // how much more it can take, as of its last Take
-}
 
 // Run is a series of consecutive offsets taken from a queue.
 type Run struct {
@@ -55,22 +28,20 @@ type Queue struct {
 
 	log *segstore.Log
 
-	mu        sync.Mutex
-	deleted   bool
-	cursor    uint64
-	end       uint64 // the log's next offset
-	crashed   uint64 // offsets below were there when the broker last ended without a clean stop
-	returned  rangeSet
-	unacked   uint64
-	consumers []*Consumer
-	hadOne    bool      // a consumer was attached once (auto-delete)
-	ring      *Consumer // next to take; nil when the ring is empty
-	ringLen   int
-	woken     *Consumer // holder of the token
-	pace      pace
-	external  *externalBodies // nil: no record has an external body; see bodies.go
-	upkeep    *upkeep         // nil: a plain queue; see upkeep.go
-	stream    *stream         // nil: not a stream; never changes; see stream.go
+	// The consumers, and the lock of everything below; see crowd.go.
+	*crowd
+	own crowd
+
+	deleted  bool
+	cursor   uint64
+	end      uint64 // the log's next offset
+	crashed  uint64 // offsets below were there when the broker last ended without a clean stop
+	returned rangeSet
+	unacked  uint64
+	pace     pace
+	external *externalBodies // nil: no record has an external body; see bodies.go
+	upkeep   *upkeep         // nil: a plain queue; see upkeep.go
+	stream   *stream         // nil: not a stream; never changes; see stream.go
 
 	// settings are those of upkeep, for those who don't hold mu; nil without.
 	settings atomic.Pointer[settings]
@@ -96,14 +67,18 @@ type Queue struct {
 	bound map[*Exchange]int
 }
 
-// Limits of how many messages one Take may give (see quantum).
-const (
-	takeMax      = 4096
-	takeShareMax = 256
-	// fairBelow: with at most this many ready messages per consumer in the ring
-	// they are dealt out one by one.
-	fairBelow = 16
-)
+// newQueue makes a queue without a log.
+func newQueue(vh *VHost, d *QueueDeclare, id uint64) *Queue {
+	q := &Queue{
+		Name: d.Name, VHost: vh, Durable: d.Durable, AutoDelete: d.AutoDelete, ID: id,
+		Arguments: append(amqp.Table(nil), d.Arguments...),
+	}
+	q.crowd = &q.own
+	if v, ok := d.Arguments.Lookup("x-single-active-consumer"); ok && queueType(d.Arguments) != "stream" {
+		q.single, _ = v.Bool()
+	}
+	return q
+}
 
 // Deleted says that the queue is gone.
 func (q *Queue) Deleted() bool {
@@ -227,30 +202,6 @@ func (q *Queue) ready() uint64 {
 	return n
 }
 
-// grantToken gives the token to the consumer whose turn it is, if it is free
-// and there is something to take; the caller wakes it after unlocking.
-func (q *Queue) grantToken() *Consumer {
-	if q.woken != nil || q.ring == nil || q.ready() == 0 {
-		return nil
-	}
-	q.woken = q.ring
-	return q.woken
-}
-
-// quantum bounds one turn. A lone consumer takes what it can; several share:
-// message by message while there are few, in longer runs when there are many,
-// so that a backlog is not paid for by one wake-up per message.
-func (q *Queue) quantum(ready uint64) uint64 {
-	if q.ringLen <= 1 {
-		return takeMax
-	}
-	n := uint64(q.ringLen)
-	if ready <= fairBelow*n {
-		return 1
-	}
-	return min(ready/(4*n), takeShareMax)
-}
-
 // Take gives c up to limit consecutive ready offsets, if it is c's turn. The
 // count is 0 when there is nothing for it now: it stays in the ring and will
 // be woken. more says that c may Take again at once. now is in Unix
@@ -258,7 +209,7 @@ func (q *Queue) quantum(ready uint64) uint64 {
 func (q *Queue) Take(c *Consumer, limit uint64, now int64) (run Run, more bool) {
 	q.mu.Lock()
 	c.room = limit
-	if q.deleted || !c.inRing || limit == 0 || (q.woken != c && q.ringLen > 1) {
+	if q.deleted || !c.inRing || limit == 0 || q.woken != c && (q.ringLen > 1 || c.Priority != q.ring.Priority) {
 		q.mu.Unlock()
 		return Run{}, false
 	}
@@ -395,75 +346,6 @@ func (q *Queue) requeue(first, count uint64, delivered bool) {
 	}
 }
 
-// Enter puts c into the ring: it has credit and room for messages. It returns
-// true when there is something to take and it is c's turn.
-func (q *Queue) Enter(c *Consumer) bool {
-	q.mu.Lock()
-	if q.deleted || !c.attached || c.inRing {
-		mine := q.woken == c
-		q.mu.Unlock()
-		return mine
-	}
-	c.inRing = true
-	q.ringLen++
-	if q.ring == nil {
-		c.next, c.prev = c, c
-		q.ring = c
-	} else {
-		last := q.ring.prev
-		c.next, c.prev = q.ring, last
-		last.next, q.ring.prev = c, c
-	}
-	wake := q.grantToken()
-	q.mu.Unlock()
-	if wake != nil && wake != c {
-		wake.Owner.Wake()
-	}
-	return wake == c
-}
-
-// Leave takes c out of the ring; the token passes on.
-func (q *Queue) Leave(c *Consumer) {
-	q.mu.Lock()
-	wake := q.leave(c)
-	relieved := q.relieved(q.pace.clock)
-	q.mu.Unlock()
-	tell(wake, relieved)
-}
-
-func (q *Queue) leave(c *Consumer) *Consumer {
-	if !c.inRing {
-		return nil
-	}
-	c.inRing = false
-	q.ringLen--
-	if c.next == c {
-		q.ring = nil
-	} else {
-		c.prev.next, c.next.prev = c.next, c.prev
-		if q.ring == c {
-			q.ring = c.next
-		}
-	}
-	c.next, c.prev = nil, nil
-	if q.woken == c {
-		q.woken = nil
-	}
-	q.attend()
-	return q.grantToken()
-}
-
-// DeliverableNow says whether some consumer would get a message published now
-// at once (the immediate flag of basic.publish).
-func (q *Queue) DeliverableNow() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.stream != nil {
-		return len(q.consumers) > 0
-	}
-	return !q.deleted && q.ring != nil && q.ready() == 0
-}
-
 // Purge drops the ready messages and returns how many there were.
 func (q *Queue) Purge() uint64 {
 	q.mu.Lock()
@@ -512,54 +394,6 @@ func (q *Queue) Counts() Counts {
 	return Counts{Ready: q.ready(), Unacked: q.unacked, Consumers: len(q.consumers)}
 }
 
-// Attach adds a consumer; it takes nothing before Enter. Errors: 403 when an
-// exclusive consumer is in the way, 404 when the queue has just been deleted.
-func (q *Queue) Attach(c *Consumer) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.deleted {
-		return q.VHost.noQueue(q.Name)
-	}
-	if len(q.consumers) > 0 && (c.Exclusive || q.consumers[0].Exclusive) {
-		return amqp.Errorf(amqp.CodeAccessRefused, 0, "queue '%s' in vhost '%s' in exclusive use", q.Name, q.VHost.Name)
-	}
-	q.consumers = append(q.consumers, c)
-	q.hadOne = true
-	c.attached = true
-	return nil
-}
-
-// Detach removes a consumer; an auto-delete queue goes with its last one.
-// What the consumer had taken is not touched: its channel settles or requeues.
-func (q *Queue) Detach(c *Consumer) {
-	q.mu.Lock()
-	if !c.attached {
-		q.mu.Unlock()
-		return
-	}
-	wake := q.leave(c)
-	c.attached = false
-	for i, other := range q.consumers {
-		if other == c {
-			q.consumers = append(q.consumers[:i], q.consumers[i+1:]...)
-			break
-		}
-	}
-	last := len(q.consumers) == 0
-	if last {
-		q.touch()
-	}
-	if q.stream != nil {
-		wake = q.detachStream(c)
-	}
-	relieved := q.relieved(q.pace.clock)
-	q.mu.Unlock()
-	tell(wake, relieved)
-	if last && q.AutoDelete {
-		q.VHost.deleteUnused(q)
-	}
-}
-
 // markDeleted empties the queue for good and returns the consumers to tell.
 func (q *Queue) markDeleted() (ready uint64, consumers []*Consumer) {
 	q.mu.Lock()
@@ -569,13 +403,7 @@ func (q *Queue) markDeleted() (ready uint64, consumers []*Consumer) {
 	}
 	ready = q.ready()
 	q.deleted = true
-	consumers = q.consumers
-	q.consumers = nil
-	for _, c := range consumers {
-		c.attached, c.inRing = false, false
-		c.next, c.prev = nil, nil
-	}
-	q.ring, q.woken, q.ringLen = nil, nil, 0
+	consumers = q.dismiss()
 	q.returned = rangeSet{}
 	q.external = nil // their directory goes with the log's
 	q.cursor = q.end

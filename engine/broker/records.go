@@ -214,7 +214,7 @@ func (b *Broker) apply(rec []byte) error {
 		if q == nil {
 			b.reserveLogID(id + 1)
 			// The log is opened when it is known that the queue still exists.
-			q = &Queue{Name: d.Name, VHost: vh, Durable: true, AutoDelete: d.AutoDelete, Arguments: d.Arguments, ID: id}
+			q = newQueue(vh, &d, id)
 			vh.queues[d.Name] = q
 		}
 		if q.ID == id {

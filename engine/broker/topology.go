@@ -283,10 +283,7 @@ func (vh *VHost) warnIgnored(what, name string, arguments []string) {
 }
 
 func (vh *VHost) addQueue(d QueueDeclare, owner any, id uint64) (*Queue, error) {
-	q := &Queue{
-		Name: d.Name, VHost: vh, Durable: d.Durable, AutoDelete: d.AutoDelete, ID: id,
-		Arguments: append(amqp.Table(nil), d.Arguments...),
-	}
+	q := newQueue(vh, &d, id)
 	if d.Exclusive {
 		q.Owner = owner
 	}

@@ -1,0 +1,28 @@
+package broker
+
+import "github.com/basaltmq/basaltmq/wire/amqp"
+
+// This file judges the arguments of basic.consume. Unknown ones are ignored,
+// as RabbitMQ does it.
+
+// ConsumerPriority is what a consumer's arguments say of its priority, 0 by
+// default. Errors: 406.
+func (q *Queue) ConsumerPriority(arguments amqp.Table) (int64, error) {
+	return q.consumerNumber(arguments, "x-priority", func(v amqp.Value, _ amqp.Table) string {
+		_, problem := integer(v)
+		return problem
+	})
+}
+
+// consumerNumber is a number among the arguments; 0 without it.
+func (q *Queue) consumerNumber(arguments amqp.Table, name string, check argumentCheck) (int64, error) {
+	v, ok := arguments.Lookup(name)
+	if !ok || v.Kind() == amqp.KindVoid {
+		return 0, nil
+	}
+	if problem := check(v, arguments); problem != "" {
+		return 0, amqp.Errorf(amqp.CodePreconditionFailed, 0, "invalid arg '%s' for queue '%s' in vhost '%s': %s", name, q.Name, q.VHost.Name, problem)
+	}
+	n, _ := v.Int64()
+	return n, nil
+}
