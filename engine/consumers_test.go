@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -9,12 +10,17 @@ import (
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
-// subscribeWith consumes on channel 1 with arguments, and returns when the
-// consumer can be served.
+// subscribeWith consumes on channel 1 with arguments.
 func subscribeWith(c *amqptest.Client, queue, tag string, f amqptest.Flags, pairs ...any) {
 	m := c.Consume(queue, tag, f)
 	m.Arguments = table(pairs...)
 	amqptest.Ask[*amqp.BasicConsumeOk](c, 1, m)
+}
+
+// waiting is subscribeWith for an empty queue; it returns when the consumer
+// can be served.
+func waiting(c *amqptest.Client, queue, tag string, f amqptest.Flags, pairs ...any) {
+	subscribeWith(c, queue, tag, f, pairs...)
 	c.Sync(1)
 }
 
@@ -29,9 +35,9 @@ func TestConsumer_Priority(t *testing.T) {
 	e := start(t)
 	publisher, low, high, high2 := open(t, e), open(t, e), open(t, e), open(t, e)
 	publisher.Declare("q", 0)
-	subscribeWith(low, "q", "low", amqptest.NoAck, "x-priority", -3)
+	waiting(low, "q", "low", amqptest.NoAck, "x-priority", -3)
 	qos(high, 2, false)
-	subscribeWith(high, "q", "high", 0, "x-priority", 7)
+	waiting(high, "q", "high", 0, "x-priority", 7)
 
 	publisher.PublishAll(1, "q", "0", "1")
 	for _, want := range []string{"0", "1"} {
@@ -52,7 +58,7 @@ func TestConsumer_Priority(t *testing.T) {
 	low.WantQuiet(1)
 
 	qos(high2, 0, false)
-	subscribeWith(high2, "q", "high2", 0, "x-priority", 7)
+	waiting(high2, "q", "high2", 0, "x-priority", 7)
 	high.Ack(1, 0, amqptest.Multiple)
 	high.Sync(1)
 	for i := range 2 {
@@ -105,9 +111,9 @@ func TestConsumer_SingleActive(t *testing.T) {
 	publisher, a, b, c := open(t, e), open(t, e), open(t, e), open(t, e)
 	declareWith(publisher, "q", 0, "x-single-active-consumer", true)
 	qos(a, 2, false)
-	subscribeWith(a, "q", "a", 0)
-	subscribeWith(b, "q", "b", amqptest.NoAck)
-	subscribeWith(c, "q", "c", 0, "x-priority", 5) // does not push a out
+	waiting(a, "q", "a", 0)
+	waiting(b, "q", "b", amqptest.NoAck)
+	waiting(c, "q", "c", 0, "x-priority", 5) // does not push a out
 	publisher.PublishAll(1, "q", numbered("", 0, 4)...)
 	for _, want := range []string{"0", "1"} {
 		if _, got := delivery(a); got != want {
@@ -148,4 +154,65 @@ func TestConsumer_SingleActive(t *testing.T) {
 	other := open(t, e)
 	other.Method(1, other.Consume("q", "x", amqptest.Exclusive))
 	other.Want("1 channel.close 403 (60,20) ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use")
+}
+
+// TestConsumer_Timeout: a delivery that is not acknowledged in time closes its
+// channel; the message goes to somebody else. Off unless asked for.
+func TestConsumer_Timeout(t *testing.T) {
+	t.Parallel()
+	e := start(t)
+	late := "1 channel.close 406 (0,0) PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout value used: %d ms. " +
+		"This timeout value can be configured, see consumers doc guide to learn more"
+	c, patient, plain := open(t, e), open(t, e), open(t, e)
+	declareWith(c, "limited", 0, "x-consumer-timeout", 2)
+	plain.Declare("plain", 0)
+
+	plain.PublishAll(1, "plain", "p")
+	subscribeWith(plain, "plain", "t", 0)
+	delivery(plain)
+	c.PublishAll(1, "limited", "m1", "m2")
+	qos(patient, 1, false)
+	subscribeWith(patient, "limited", "patient", 0, "x-consumer-timeout", 0)
+	delivery(patient)
+
+	subscribeWith(c, "limited", "t", 0)
+	if _, body := delivery(c); body != "m2" {
+		t.Fatal(body)
+	}
+	c.Want(fmt.Sprintf(late, 2))
+	patient.WantQuiet(1)
+	plain.WantQuiet(1)
+	patient.Ack(1, 1, 0)
+	if d, body := delivery(patient); body != "m2" || !d.Redelivered {
+		t.Fatal(body)
+	}
+
+	// A consumer's own limit, where the queue has none; and basic.get.
+	own, get := open(t, e), open(t, e)
+	own.Declare("own", 0)
+	own.PublishAll(1, "own", "m")
+	subscribeWith(own, "own", "t", 0, "x-consumer-timeout", 3)
+	delivery(own)
+	own.Want(fmt.Sprintf(late, 3))
+	get.PublishAll(1, "limited", "m3")
+	if got := get.Get(1, "limited", 0); string(got.Body) != "m3" {
+		t.Fatal(got)
+	}
+	get.Want(fmt.Sprintf(late, 2))
+
+	// Acknowledged in time: by an hour.
+	hour := open(t, e)
+	declareWith(hour, "hour", 0, "x-consumer-timeout", 3600_000)
+	hour.PublishAll(1, "hour", "a", "b")
+	subscribeWith(hour, "hour", "t", 0)
+	delivery(hour)
+	delivery(hour)
+	hour.Ack(1, 2, amqptest.Multiple)
+	hour.WantQuiet(1)
+
+	refused := open(t, e)
+	m := refused.Consume("own", "x", 0)
+	m.Arguments = table("x-consumer-timeout", -1)
+	refused.Method(1, m)
+	refused.Want("1 channel.close 406 (60,20) PRECONDITION_FAILED - invalid arg 'x-consumer-timeout' for queue 'own' in vhost '/': {value_negative,-1}")
 }

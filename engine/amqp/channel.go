@@ -27,10 +27,12 @@ type channel struct {
 
 	deliveryTag uint64
 	unacked     unackedList
-	outstanding uint64 // unacked deliveries to consumers (not by basic.get)
-	prefetch    uint64 // for new consumers; 0 is unlimited
-	globalLimit uint64 // for all consumers of the channel; 0 is unlimited
+	back        []unackedRun // about to go back to their queues
+	outstanding uint64       // unacked deliveries to consumers (not by basic.get)
+	prefetch    uint64       // for new consumers; 0 is unlimited
+	globalLimit uint64       // for all consumers of the channel; 0 is unlimited
 	consumers   map[string]*consumer
+	late        *lateTimer // for acknowledgements; nil until somebody has a limit
 }
 
 // channelMethod dispatches a method frame on a channel other than 0.
@@ -144,14 +146,20 @@ func (ch *channel) abandon() {
 	}
 	ch.pub.reset(c.shard)
 	ch.abandonExternal()
+	ch.late.stop()
+	ch.tx.rollback(ch)
+	ch.tx = nil
+	c.flushSettled()
+	// What the channel held is back in its place before the consumers go and
+	// others get their turn.
+	for _, cs := range ch.consumers {
+		cs.returnRun()
+	}
+	ch.requeueAll()
 	for _, cs := range ch.consumers {
 		cs.detach()
 	}
 	ch.consumers = nil
-	ch.tx.rollback(ch)
-	ch.tx = nil
-	c.flushSettled()
-	ch.requeueAll()
 	ch.pending = nil
 }
 

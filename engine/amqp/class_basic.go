@@ -76,6 +76,7 @@ func (ch *channel) acknowledge(tag uint64, multiple bool, v verdict) error {
 		return ch.tx.acknowledge(ch, tag, multiple, v)
 	}
 	ok := ch.unacked.take(tag, multiple, func(r unackedRun) { ch.conclude(r, v) })
+	ch.giveBack()
 	if !ok {
 		return unknownTag(tag)
 	}
@@ -86,13 +87,15 @@ func unknownTag(tag uint64) error {
 	return amqp.Errorf(amqp.CodePreconditionFailed, 0, "unknown delivery tag %d", tag)
 }
 
+// conclude ends a delivery. Those that go back wait for giveBack.
 func (ch *channel) conclude(r unackedRun, v verdict) {
 	switch {
 	case r.queue.IsStream():
 		ch.concludeStream(r)
 		return
 	case v == requeued:
-		ch.requeue(r)
+		ch.back = append(ch.back, r)
+		return
 	case v == dropped && r.queue.DeadLetters():
 		ch.conn.flushSettled()
 		r.queue.Reject(r.offset, r.count)
@@ -146,7 +149,11 @@ func (ch *channel) basicConsume(args []byte) error {
 	if err != nil {
 		return err
 	}
-	cs := &consumer{ch: ch, prefetch: ch.prefetch}
+	timeout, err := q.AckTimeout(m.Arguments)
+	if err != nil {
+		return err
+	}
+	cs := &consumer{ch: ch, prefetch: ch.prefetch, timeout: timeout}
 	cs.Consumer = broker.Consumer{Queue: q, Owner: cs, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
 	cs.number = -1
 	ch.conn.commitBatch()
@@ -323,7 +330,11 @@ func (c *conn) answerGet() bool {
 	if g.noAck {
 		g.queue.Settle(run.First, 1)
 	} else {
-		ch.unacked.add(unackedRun{tag: ch.deliveryTag, count: 1, offset: run.First, queue: g.queue})
+		r := unackedRun{tag: ch.deliveryTag, count: 1, offset: run.First, queue: g.queue}
+		if ms, _ := g.queue.AckTimeout(nil); ms > 0 {
+			r.deadline = ch.expectAck(ms)
+		}
+		ch.unacked.add(r)
 	}
 	m := &amqp.BasicGetOk{
 		DeliveryTag: ch.deliveryTag, Redelivered: run.Redelivered, Exchange: t.Exchange,

@@ -203,6 +203,7 @@ func (t *transaction) apply(ch *channel, routes [][]*broker.Queue, external []*e
 	for _, a := range t.acks {
 		ch.conclude(a.run, a.v)
 	}
+	ch.giveBack()
 	c.flushSettled()
 	ticket := c.shard.tx.End()
 	c.ticket = max(c.ticket, ticket)

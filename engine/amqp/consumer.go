@@ -17,6 +17,7 @@ type consumer struct {
 	broker.Consumer
 	ch       *channel
 	prefetch uint64
+	timeout  int64 // for acknowledgements, ms; 0: none
 	unacked  uint64
 	gone     bool // cancelled or its queue deleted
 
@@ -104,16 +105,22 @@ func (cs *consumer) detach() {
 		return
 	}
 	cs.gone = true
-	if cs.run.Count > 0 && cs.stream == nil {
-		cs.Queue.Return(cs.run)
-	}
-	cs.run = broker.Run{}
+	cs.returnRun()
 	if cs.reader != nil {
 		cs.reader.Close()
 		cs.reader = nil
 	}
 	cs.closeBody()
 	cs.Queue.Detach(&cs.Consumer)
+}
+
+// returnRun gives back what was taken and not sent.
+func (cs *consumer) returnRun() {
+	if cs.run.Count > 0 && cs.stream == nil {
+		cs.Queue.Return(cs.run)
+	}
+	cs.run = broker.Run{}
+	cs.have = false
 }
 
 // credit is how many more messages the client may be sent.
@@ -466,5 +473,9 @@ func (cs *consumer) sent(n uint64) {
 	}
 	cs.unacked += n
 	ch.outstanding += n
-	ch.unacked.add(unackedRun{tag: ch.deliveryTag - n + 1, count: n, offset: first, queue: cs.Queue, consumer: cs})
+	r := unackedRun{tag: ch.deliveryTag - n + 1, count: n, offset: first, queue: cs.Queue, consumer: cs}
+	if cs.timeout > 0 {
+		r.deadline = ch.expectAck(cs.timeout)
+	}
+	ch.unacked.add(r)
 }

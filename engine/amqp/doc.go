@@ -38,7 +38,9 @@
 //  4. Confirms of a channel are cumulative and monotone; the entry at the head
 //     of the list is resolved first.
 //  5. Output is bounded: a peer that does not read is not read from (stall), and
-//     its consumers take nothing.
+//     its consumers take nothing. Taking costs no memory: a consumer encodes
+//     only what fits the connection's one output buffer (outBytesMax), however
+//     large its prefetch.
 //  6. A batch never outlives the Input call in which it was begun.
 //  7. The record of an external body is appended after its file is named for
 //     the queue, and durable if the message is to be; the name is removed after
@@ -50,6 +52,6 @@
 // Files: conn.go (life of a connection, input), handshake.go, sasl.go (who
 // logs in), permit.go (what that allows), output.go,
 // channel.go (life of a channel, dispatch), class_*.go (one class of methods
-// each), bind.go, publish.go, batch.go, confirm.go, consumer.go, unacked.go, limits.go;
+// each), bind.go, publish.go, batch.go, confirm.go, consumer.go, unacked.go, late.go, limits.go;
 // external.go and source.go for large messages; stream.go for consumers of streams.
 package amqp

@@ -11,6 +11,7 @@ type unackedRun struct {
 	tag      uint64 // first delivery tag
 	count    uint64
 	offset   uint64 // first offset
+	deadline int64  // when it must have been acknowledged, ms; 0: never
 	queue    *broker.Queue
 	consumer *consumer // nil: by basic.get
 }
@@ -32,7 +33,7 @@ func (l *unackedList) empty() bool { return l.head == len(l.runs) }
 func (l *unackedList) add(r unackedRun) {
 	if n := len(l.runs); n > l.head {
 		last := &l.runs[n-1]
-		if last.end() == r.tag && last.consumer == r.consumer && last.queue == r.queue && last.offset+last.count == r.offset {
+		if last.end() == r.tag && last.consumer == r.consumer && last.queue == r.queue && last.offset+last.count == r.offset && last.deadline == r.deadline {
 			last.count += r.count
 			return
 		}
@@ -199,17 +200,46 @@ func (ch *channel) released(r unackedRun) {
 	}
 }
 
-func (ch *channel) requeue(r unackedRun) {
-	ch.conn.flushSettled()
-	r.queue.Requeue(r.offset, r.count)
-}
-
 // requeueAll returns everything unacknowledged to its queues.
 func (ch *channel) requeueAll() {
 	ch.unacked.take(0, true, func(r unackedRun) {
-		if !r.queue.IsStream() {
-			r.queue.Requeue(r.offset, r.count)
+		if r.queue.IsStream() {
+			ch.released(r) // a stream keeps its messages
+			return
 		}
-		ch.released(r)
+		ch.back = append(ch.back, r)
 	})
+	ch.giveBack()
+}
+
+// giveBack returns what has been gathered in back. Each queue gets its part at
+// once: nobody may take the second of two messages before the first is there.
+func (ch *channel) giveBack() {
+	back := ch.back
+	switch len(back) {
+	case 0:
+		return
+	case 1:
+		ch.back = back[:0]
+		r := back[0]
+		ch.conn.flushSettled()
+		r.queue.Requeue(broker.Run{First: r.offset, Count: r.count})
+		ch.released(r)
+		return
+	}
+	ch.back = nil
+	ch.conn.flushSettled()
+	byQueue := map[*broker.Queue][]broker.Run{}
+	for _, r := range back {
+		byQueue[r.queue] = append(byQueue[r.queue], broker.Run{First: r.offset, Count: r.count})
+	}
+	for _, r := range back {
+		if runs := byQueue[r.queue]; runs != nil {
+			r.queue.Requeue(runs...)
+			delete(byQueue, r.queue)
+		}
+	}
+	for _, r := range back {
+		ch.released(r)
+	}
 }

@@ -140,7 +140,7 @@ func TestQueue_BodiesModel(t *testing.T) {
 			"requeue": func(t *rapid.T) {
 				if len(taken) > 0 {
 					i := rapid.IntRange(0, len(taken)-1).Draw(t, "which")
-					q.Requeue(taken[i].First, 1)
+					q.Requeue(Run{First: taken[i].First, Count: 1})
 					taken = slices.Delete(taken, i, i+1)
 				}
 			},

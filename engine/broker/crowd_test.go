@@ -131,7 +131,7 @@ func (m *crowdModel) giveBack(t *rapid.T) {
 	run := m.unacked[len(m.unacked)-1]
 	m.unacked = m.unacked[:len(m.unacked)-1]
 	if m.ready < fairBelow && rapid.Bool().Draw(t, "requeue") {
-		m.q.Requeue(run.First, run.Count)
+		m.q.Requeue(run)
 		m.ready++
 		return
 	}

@@ -53,7 +53,9 @@ func historyLength(arguments amqp.Table) uint64 {
 
 // newHistory makes the queue of an exchange that keeps messages, without a log.
 func (vh *VHost) newHistory(e *Exchange, id uint64) *Queue {
-	return &Queue{Name: "history of exchange " + e.Name, VHost: vh, Durable: e.Durable, ID: id, keep: historyLength(e.Arguments)}
+	q := newQueue(vh, &QueueDeclare{Name: "history of exchange " + e.Name, Durable: e.Durable}, id)
+	q.keep = historyLength(e.Arguments)
+	return q
 }
 
 // openHistory opens the log of e's history.

@@ -316,27 +316,32 @@ func (q *Queue) Return(run Run) {
 		return
 	}
 	q.mu.Unlock()
-	q.requeue(run.First, run.Count, false)
+	q.requeue(false, run)
 }
 
-// Requeue returns delivered offsets to their original position, flagged as
-// redelivered from now on. A queue with a delivery limit counts that.
-func (q *Queue) Requeue(first, count uint64) { q.requeue(first, count, true) }
+// Requeue returns delivered offsets to their original positions, all at once,
+// flagged as redelivered from now on. A queue with a delivery limit counts that.
+func (q *Queue) Requeue(runs ...Run) { q.requeue(true, runs...) }
 
-func (q *Queue) requeue(first, count uint64, delivered bool) {
+func (q *Queue) requeue(delivered bool, runs ...Run) {
 	q.mu.Lock()
-	q.unacked -= count
+	e := q.upkeep
+	for _, r := range runs {
+		q.unacked -= r.Count
+		switch {
+		case q.deleted:
+		case e != nil && delivered && e.set.deliveryLimit != unlimited:
+			q.comeBack(r.First, r.Count)
+		default:
+			q.returned.Add(r.First, r.Count)
+			if e != nil {
+				e.entered(r.First, r.Count)
+			}
+		}
+	}
 	if q.deleted {
 		q.mu.Unlock()
 		return
-	}
-	if e := q.upkeep; e != nil && delivered && e.set.deliveryLimit != unlimited {
-		q.comeBack(first, count)
-	} else {
-		q.returned.Add(first, count)
-		if e != nil {
-			e.entered(first, count)
-		}
 	}
 	wake := q.grantToken()
 	q.attend()

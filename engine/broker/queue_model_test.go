@@ -260,7 +260,7 @@ func (m *queueModel) settle(t *rapid.T) {
 
 func (m *queueModel) requeue(t *rapid.T) {
 	if run, ok := m.part(t); ok {
-		m.q.Requeue(run.First, run.Count)
+		m.q.Requeue(run)
 		m.move(run, returned)
 	}
 }
@@ -326,7 +326,7 @@ func (m *queueModel) delete(t *rapid.T) {
 		case 0:
 			old.Settle(h.First, h.Count)
 		case 1:
-			old.Requeue(h.First, h.Count)
+			old.Requeue(h.Run)
 		default:
 			old.Return(h.Run)
 		}

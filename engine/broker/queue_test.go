@@ -256,7 +256,7 @@ func TestQueue_Concurrent(t *testing.T) {
 					holders[i].Add(-1)
 				}
 				if round%3 == 0 {
-					q.Requeue(run.First, run.Count)
+					q.Requeue(run)
 					continue
 				}
 				for i := run.First; i < run.First+run.Count; i++ {

@@ -30,6 +30,7 @@ type settings struct {
 	maxLength     int64
 	maxBytes      int64
 	deliveryLimit int64
+	ackTimeout    int64 // x-consumer-timeout
 	overflow      overflow
 
 	deadLetters          bool // there is a dead letter exchange; its name may be ""
@@ -47,6 +48,7 @@ type settings struct {
 // plainSettings are those of a queue without any of it.
 var plainSettings = settings{
 	messageTTL: unlimited, expires: unlimited, maxLength: unlimited, maxBytes: unlimited, deliveryLimit: unlimited,
+	ackTimeout: unlimited,
 }
 
 func (s *settings) limited() bool { return s.maxLength != unlimited || s.maxBytes != unlimited }
@@ -80,6 +82,7 @@ func effective(arguments, policy, operatorPolicy amqp.Table) *settings {
 	s := settings{
 		messageTTL: lowest("message-ttl"), expires: lowest("expires"),
 		maxLength: lowest("max-length"), maxBytes: lowest("max-length-bytes"), deliveryLimit: lowest("delivery-limit"),
+		ackTimeout: positive(lowest("consumer-timeout")),
 	}
 	if s.deliveryLimit == unlimited && queueType(arguments) == "quorum" {
 		if _, ok := arguments.Lookup("x-delivery-limit"); !ok {
@@ -132,6 +135,14 @@ func (s settingSource) number(key string) int64 {
 		}
 	}
 	return unlimited
+}
+
+// positive takes 0 for "no limit".
+func positive(n int64) int64 {
+	if n == 0 {
+		return unlimited
+	}
+	return n
 }
 
 func (s settingSource) text(key string) (string, bool) {

@@ -241,7 +241,7 @@ func (m *upkeepModel) settle(t *rapid.T, how string) {
 		m.q.Reject(k.offset, 1)
 		m.bury(k, rejected)
 	case "requeue":
-		m.q.Requeue(k.offset, 1)
+		m.q.Requeue(Run{First: k.offset, Count: 1})
 		if k.count++; k.count > m.set.deliveryLimit {
 			m.bury(k, deliveryLimit)
 			return

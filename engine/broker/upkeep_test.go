@@ -257,7 +257,7 @@ func TestCounts_Log(t *testing.T) {
 	}
 	for range 5000 {
 		run, _ := q.Get()
-		q.Requeue(run.First, 1)
+		q.Requeue(Run{First: run.First, Count: 1})
 		e.broker.keeper.step()
 	}
 	if n := q.countsLog.Unsettled(); n > 2*countsSlack {
@@ -266,7 +266,7 @@ func TestCounts_Log(t *testing.T) {
 	run, _ := q.Get()
 	q.Settle(run.First, 1)
 	run, _ = q.Get()
-	q.Requeue(run.First, 1)
+	q.Requeue(Run{First: run.First, Count: 1})
 	e.broker.keeper.step()
 	for _, log := range []*segstore.Log{q.log, q.countsLog} {
 		log.WantDurable()
