@@ -166,7 +166,11 @@ func (defs *definitions) apply(file string, info broker.DefinitionInfo) {
 		}
 		defs.queues[q], defs.logs[info.LogID] = info.LogID, q
 	}
-	for _, other := range []uint64{info.CountsID, info.DedupID, info.ScheduleID} {
+	others := []uint64{info.CountsID, info.DedupID, info.ScheduleID}
+	for n := range info.Levels {
+		others = append(others, info.LogID+1+n)
+	}
+	for _, other := range others {
 		if other != 0 {
 			defs.beside[q] = append(defs.beside[q], other)
 			defs.logs[other] = q

@@ -13,13 +13,13 @@ import (
 // something to see to. Such records are prepared for one by one: what is looked
 // at is not the template's alone.
 func (cs *consumer) beCareful(t *segstore.Template) bool {
-	cs.deadline = cs.Queue.Deadline(cs.record.Timestamp, t.Properties, cs.run.Redelivered)
-	counted := cs.run.Redelivered && cs.Queue.CountsDeliveries()
+	cs.deadline = cs.from.Deadline(cs.record.Timestamp, t.Properties, cs.run.Redelivered)
+	counted := cs.run.Redelivered && cs.from.CountsDeliveries()
 	if !counted && cs.deadline == broker.NoDeadline {
 		return false
 	}
 	if counted {
-		t.Properties = broker.WithDeliveryCount(t.Properties, cs.Queue.DeliveryCount(cs.record.Offset))
+		t.Properties = broker.WithDeliveryCount(t.Properties, cs.from.DeliveryCount(cs.record.Offset))
 	}
 	cs.number = -1
 	return true
@@ -33,7 +33,7 @@ func (cs *consumer) overdue() bool {
 // expire ends the record at hand, the first of the run.
 func (cs *consumer) expire() {
 	cs.closeBody()
-	cs.Queue.Expire(cs.run.First, 1)
+	cs.from.Expire(cs.run.First, 1)
 	cs.run.First++
 	cs.run.Count--
 }
@@ -41,17 +41,17 @@ func (cs *consumer) expire() {
 // keep is the same for basic.get: false when the record had expired and is
 // done with. It completes the template.
 func (g *pendingGet) keep(c *conn, record *segstore.Record, t *segstore.Template) bool {
-	if g.queue.Deadline(record.Timestamp, t.Properties, g.run.Redelivered) <= c.shard.loop.Now().UnixMilli() {
+	if g.from.Deadline(record.Timestamp, t.Properties, g.run.Redelivered) <= c.shard.loop.Now().UnixMilli() {
 		if g.body != nil {
 			g.body.Close()
 			g.body = nil
 		}
-		g.queue.Expire(g.run.First, 1)
+		g.from.Expire(g.run.First, 1)
 		g.run = broker.Run{}
 		return false
 	}
-	if g.run.Redelivered && g.queue.CountsDeliveries() {
-		t.Properties = broker.WithDeliveryCount(t.Properties, g.queue.DeliveryCount(record.Offset))
+	if g.run.Redelivered && g.from.CountsDeliveries() {
+		t.Properties = broker.WithDeliveryCount(t.Properties, g.from.DeliveryCount(record.Offset))
 	}
 	return true
 }

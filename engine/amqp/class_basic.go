@@ -153,7 +153,7 @@ func (ch *channel) basicConsume(args []byte) error {
 	if err != nil {
 		return err
 	}
-	cs := &consumer{ch: ch, prefetch: ch.prefetch, timeout: timeout}
+	cs := &consumer{ch: ch, from: q, prefetch: ch.prefetch, timeout: timeout}
 	cs.Consumer = broker.Consumer{Queue: q, Owner: cs, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
 	cs.number = -1
 	ch.conn.commitBatch()
@@ -217,6 +217,7 @@ func (ch *channel) basicRecover(id uint32, args []byte) error {
 type pendingGet struct {
 	ch        *channel
 	queue     *broker.Queue
+	from      *broker.Queue // that run is from: the queue, or a level of it
 	run       broker.Run
 	remaining uint64
 	noAck     bool
@@ -233,7 +234,7 @@ func (g *pendingGet) drop() {
 			g.body.Close()
 		}
 		if g.run.Count > 0 {
-			g.queue.Return(g.run)
+			g.run.Queue.Return(g.run)
 		}
 		*g = pendingGet{}
 	}
@@ -268,9 +269,14 @@ func (c *conn) goOnGetting() error {
 				g.drop()
 				return nil
 			}
+			if g.from != g.run.Queue && g.reader != nil {
+				g.reader.Close()
+				g.reader = nil
+			}
+			g.from = g.run.Queue
 		}
 		if g.reader == nil {
-			g.reader = g.queue.Log().NewReader()
+			g.reader = g.from.Log().NewReader()
 		}
 		err := g.reader.Seek(g.run.First, func() { c.shard.loop.Post((*getRunner)(c)) })
 		var missing segstore.ErrMissing
@@ -283,7 +289,7 @@ func (c *conn) goOnGetting() error {
 			c.stall |= stallGet
 			return nil
 		case errors.As(err, &missing):
-			g.queue.Settle(g.run.First, 1)
+			g.from.Settle(g.run.First, 1)
 			g.run = broker.Run{}
 		case errors.Is(err, segstore.ErrDeleted): // with the queue, just now
 			c.emitMethod(g.ch.id, &amqp.BasicGetEmpty{})
@@ -306,14 +312,14 @@ func (c *conn) answerGet() bool {
 	var record segstore.Record
 	reader.Next(&record)
 	t := reader.Template(record.Template)
-	if (g.queue.Kept() || expires(t.Properties)) && !g.keep(c, &record, &t) {
+	if (g.from.Kept() || expires(t.Properties)) && !g.keep(c, &record, &t) {
 		return false
 	}
 	external := broker.IsExternal(t.Properties)
 	if external {
 		switch g.openBody(c, &record, t.Properties) {
 		case unreadable:
-			g.queue.Settle(run.First, 1)
+			g.from.Settle(run.First, 1)
 			g.run = broker.Run{}
 			return false
 		case fetching:
@@ -328,9 +334,9 @@ func (c *conn) answerGet() bool {
 	}
 	ch.deliveryTag++
 	if g.noAck {
-		g.queue.Settle(run.First, 1)
+		g.from.Settle(run.First, 1)
 	} else {
-		r := unackedRun{tag: ch.deliveryTag, count: 1, offset: run.First, queue: g.queue}
+		r := unackedRun{tag: ch.deliveryTag, count: 1, offset: run.First, queue: g.from}
 		if ms, _ := g.queue.AckTimeout(nil); ms > 0 {
 			r.deadline = ch.expectAck(ms)
 		}
@@ -356,14 +362,14 @@ func (g *pendingGet) openBody(c *conn, record *segstore.Record, properties []byt
 	var err error
 	opened := false
 	if g.body == nil {
-		g.body, err = openExternal(c, g.queue, record.Offset, record.Body, func() { c.shard.loop.Post((*getRunner)(c)) })
+		g.body, err = openExternal(c, g.from, record.Offset, record.Body, func() { c.shard.loop.Post((*getRunner)(c)) })
 	}
 	if err == nil {
 		opened, err = g.body.Opened()
 	}
 	switch {
 	case err != nil:
-		c.bodyMissing(g.queue, record.Offset, properties, err)
+		c.bodyMissing(g.from, record.Offset, properties, err)
 		if g.body != nil {
 			g.body.Close()
 			g.body = nil

@@ -28,7 +28,8 @@ type consumer struct {
 	queued  bool // in conn.serveList
 	reading bool // waits for the disk
 
-	run      broker.Run // taken, not sent yet
+	run      broker.Run    // taken, not sent yet
+	from     *broker.Queue // that reader reads: the queue, or a level of it
 	reader   *segstore.Reader
 	wake     func() // Wake, made once
 	at       uint64 // offset the reader will return next; valid if placed
@@ -117,7 +118,7 @@ func (cs *consumer) detach() {
 // returnRun gives back what was taken and not sent.
 func (cs *consumer) returnRun() {
 	if cs.run.Count > 0 && cs.stream == nil {
-		cs.Queue.Return(cs.run)
+		cs.run.Queue.Return(cs.run)
 	}
 	cs.run = broker.Run{}
 	cs.have = false
@@ -261,7 +262,10 @@ func (cs *consumer) fill() bool {
 				cs.idle()
 				return true
 			}
-			if cs.Queue.Kept() {
+			if cs.from != cs.run.Queue {
+				cs.turnTo(cs.run.Queue)
+			}
+			if cs.from.Kept() {
 				cs.number = -1 // see careful.go
 			}
 		}
@@ -274,6 +278,16 @@ func (cs *consumer) fill() bool {
 			return true
 		}
 	}
+}
+
+// turnTo reads from another queue: the runs of a priority queue come from its
+// levels.
+func (cs *consumer) turnTo(q *broker.Queue) {
+	if cs.reader != nil {
+		cs.reader.Close()
+		cs.reader = nil
+	}
+	cs.from, cs.placed, cs.have, cs.number = q, false, false, -1
 }
 
 // idle gives back the memory that reading needs while there is nothing to read.
@@ -320,7 +334,7 @@ func (cs *consumer) place() bool {
 		return true
 	}
 	if cs.reader == nil {
-		cs.reader = cs.Queue.Log().NewReader()
+		cs.reader = cs.from.Log().NewReader()
 		cs.wake = cs.Wake
 	}
 	if cs.stream != nil {
@@ -354,7 +368,7 @@ func (cs *consumer) place() bool {
 // of a stream also those that retention removed or that the filter passes over.
 func (cs *consumer) skip(n uint64) {
 	if cs.stream == nil {
-		cs.Queue.Settle(cs.run.First, n)
+		cs.from.Settle(cs.run.First, n)
 	}
 	cs.run.First += n
 	cs.run.Count -= n
@@ -429,7 +443,7 @@ func (cs *consumer) encodeBatch() (done uint64, state outcome) {
 func (cs *consumer) buildTemplate() {
 	cs.number, cs.batchSeq = cs.record.Template, cs.reader.BatchSeq()
 	t := cs.reader.Template(cs.number)
-	cs.careful = (cs.Queue.Kept() || expires(t.Properties)) && cs.beCareful(&t)
+	cs.careful = (cs.from.Kept() || expires(t.Properties)) && cs.beCareful(&t)
 	if string(t.Properties) == string(cs.built.Properties) && string(t.RoutingKey) == string(cs.built.RoutingKey) &&
 		string(t.Exchange) == string(cs.built.Exchange) && cs.built.Properties != nil {
 		return
@@ -468,12 +482,12 @@ func (cs *consumer) sent(n uint64) {
 	cs.run.First += n
 	cs.run.Count -= n
 	if cs.NoAck {
-		cs.Queue.Settle(first, n)
+		cs.from.Settle(first, n)
 		return
 	}
 	cs.unacked += n
 	ch.outstanding += n
-	r := unackedRun{tag: ch.deliveryTag - n + 1, count: n, offset: first, queue: cs.Queue, consumer: cs}
+	r := unackedRun{tag: ch.deliveryTag - n + 1, count: n, offset: first, queue: cs.from, consumer: cs}
 	if cs.timeout > 0 {
 		r.deadline = ch.expectAck(cs.timeout)
 	}

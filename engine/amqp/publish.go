@@ -392,7 +392,7 @@ func (ch *channel) route(exchange, key []byte, more [][]byte, properties []byte)
 	}
 	var err error
 	p.queues, err = vh.Route(exchange, broker.Envelope{RoutingKey: key, More: more, Properties: properties}, p.queues[:0])
-	p.cached = err == nil && len(more) == 0
+	p.cached = err == nil && len(more) == 0 && !slices.ContainsFunc(p.queues, (*broker.Queue).Ranked)
 	p.version = version
 	p.cachedExchange = append(p.cachedExchange[:0], exchange...)
 	p.cachedKey = append(p.cachedKey[:0], key...)

@@ -161,14 +161,14 @@ func (cs *consumer) openBody() outcome {
 	var err error
 	opened := false
 	if cs.body == nil {
-		cs.body, err = openExternal(cs.ch.conn, cs.Queue, cs.record.Offset, cs.record.Body, cs.Wake)
+		cs.body, err = openExternal(cs.ch.conn, cs.from, cs.record.Offset, cs.record.Body, cs.Wake)
 	}
 	if err == nil {
 		opened, err = cs.body.Opened()
 	}
 	switch {
 	case err != nil:
-		cs.ch.conn.bodyMissing(cs.Queue, cs.record.Offset, cs.built.Properties, err)
+		cs.ch.conn.bodyMissing(cs.from, cs.record.Offset, cs.built.Properties, err)
 		cs.closeBody()
 		return unreadable
 	case !opened:

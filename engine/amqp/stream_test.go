@@ -65,7 +65,7 @@ func TestStream_DeliveringAllocatesNothing(t *testing.T) {
 		}
 		ch := &channel{conn: &conn{frameMax: 128 * 1024}, id: 1, prefetch: 1000}
 		ch.conn.out = pool.Get(outBytesMax)
-		cs := &consumer{ch: ch, prefetch: 1000, stream: &streamDelivery{}, number: -1}
+		cs := &consumer{ch: ch, from: q, prefetch: 1000, stream: &streamDelivery{}, number: -1}
 		cs.Consumer = broker.Consumer{Queue: q, Owner: nobody{}, Tag: "tag"}
 		if err := q.AttachStream(&cs.Consumer, arguments.Table()); err != nil {
 			t.Fatal(err)

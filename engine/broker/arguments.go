@@ -20,9 +20,6 @@ var (
 	}
 )
 
-// unbuiltQueueArguments are those that are kept but not acted upon yet.
-var unbuiltQueueArguments = []string{"x-max-priority"}
-
 // givenArguments returns those of the names that are in the table.
 func givenArguments(names []string, given amqp.Table) []string {
 	var found []string

@@ -165,13 +165,10 @@ func externalBytes(external []BodyAt) (bytes uint64) {
 
 // openBodies tells queues of the bodies that an earlier run left, and starts
 // looking for their records. Directories that belong to no queue are put aside.
-func (b *Broker) openBodies(known map[uint64]*Queue) error {
-	if b.bodies == nil {
-		return nil
-	}
+func (b *Broker) openBodies(known map[uint64]*Queue, found []bodies.Left) error {
 	var scans []*Queue
 	var stay []uint64
-	for _, left := range b.bodies.Left() {
+	for _, left := range found {
 		b.reserveLogID(left.Log + 1)
 		q := known[left.Log]
 		if q == nil {

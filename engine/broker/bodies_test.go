@@ -28,7 +28,7 @@ func withBodies(e *env) {
 	for _, q := range e.vh.Queues() {
 		known[q.ID] = q
 	}
-	if err := e.broker.openBodies(known); err != nil {
+	if err := e.broker.openBodies(known, e.broker.bodies.Left()); err != nil {
 		e.t.Fatal(err)
 	}
 }

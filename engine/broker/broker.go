@@ -103,6 +103,21 @@ func Open(o Options) (*Broker, error) {
 // directories that belong to none aside.
 func (b *Broker) openLogs(o *Options) error {
 	known := map[uint64]*Queue{}
+	ids, err := b.store.ListLogs()
+	if err != nil {
+		return err
+	}
+	present := map[uint64]bool{}
+	for _, id := range ids {
+		present[id] = true
+	}
+	var left []bodies.Left
+	if b.bodies != nil {
+		left = b.bodies.Left()
+	}
+	for _, dir := range left {
+		present[dir.Log] = true
+	}
 	for _, vh := range b.vhosts {
 		for _, e := range vh.exchanges {
 			if !isPredeclared(e.Name) {
@@ -138,14 +153,13 @@ func (b *Broker) openLogs(o *Options) error {
 				return err
 			}
 			b.recovered.Queues++
-			b.recovered.Messages += q.ready()
+			if err := q.recoverLevels(o.CleanStop, func(id uint64) bool { return present[id] }, known); err != nil {
+				return err
+			}
+			b.recovered.Messages += q.total()
 		}
 	}
 	values, err := b.openDeduplicators(known)
-	if err != nil {
-		return err
-	}
-	ids, err := b.store.ListLogs()
 	if err != nil {
 		return err
 	}
@@ -165,7 +179,7 @@ func (b *Broker) openLogs(o *Options) error {
 	if len(stay) > 0 {
 		b.logger.Warn("logs that belong to no queue cannot be put aside because the disk is full: the next start tries again", "logs", stay)
 	}
-	return b.openBodies(known)
+	return b.openBodies(known, left)
 }
 
 // Recovered returns what Open found.
@@ -217,7 +231,10 @@ func (b *Broker) pendingSeq() uint64 {
 	return b.defs.pendingSeq()
 }
 
-func (b *Broker) newLogID() uint64 { return b.nextID.Add(1) - 1 }
+func (b *Broker) newLogID() uint64 { return b.newLogIDs(1) }
+
+// newLogIDs gives out n consecutive ids and returns the first.
+func (b *Broker) newLogIDs(n uint64) uint64 { return b.nextID.Add(n) - n }
 
 // reserveLogID makes ids below n unavailable.
 func (b *Broker) reserveLogID(n uint64) {

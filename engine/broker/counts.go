@@ -194,16 +194,23 @@ func (k *keeper) appendCounts(q *Queue, log *segstore.Log, entries []byte, ends 
 func (vh *VHost) countsLog(q *Queue) (*segstore.Log, error) {
 	vh.mu.Lock()
 	defer vh.mu.Unlock()
-	if q.countsLog != nil || vh.queues[q.Name] != q {
+	if q.countsLog != nil || vh.queues[q.Name] != q.base() {
 		return q.countsLog, nil
 	}
-	id := vh.broker.newLogID()
+	var id uint64
+	if q.isLevel() {
+		id = q.countsLogID()
+	} else {
+		id = vh.broker.newLogID()
+	}
 	log, err := vh.broker.store.OpenLog(id, segstore.LogOptions{})
 	if err != nil {
 		return nil, err
 	}
 	q.countsLog, q.countsID = log, id
-	vh.broker.record(queueRecord(recQueueDeclare, vh, q))
+	if !q.isLevel() {
+		vh.broker.record(queueRecord(recQueueDeclare, vh, q))
+	}
 	return log, nil
 }
 
@@ -211,6 +218,7 @@ func (vh *VHost) countsLog(q *Queue) (*segstore.Log, error) {
 func (vh *VHost) recordAgain(q *Queue) {
 	vh.mu.Lock()
 	defer vh.mu.Unlock()
+	q = q.base()
 	q.hadExpirations = true
 	if vh.queues[q.Name] == q {
 		vh.broker.record(queueRecord(recQueueDeclare, vh, q))

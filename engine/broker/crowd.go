@@ -61,6 +61,7 @@ type crowd struct {
 	lower     []ring    // the other rings, highest first
 	single    bool      // one consumer at a time is active
 	active    *Consumer // that one; nil without consumers
+	levels    *levels   // of a priority queue; nil: a plain one
 }
 
 type ring struct {
@@ -199,7 +200,7 @@ func (w *crowd) room() (n uint64) {
 // grantToken gives the token to the consumer whose turn it is, if it is free
 // and there is something to take; the caller wakes it after unlocking.
 func (q *Queue) grantToken() *Consumer {
-	if q.woken != nil || q.ring == nil || q.ready() == 0 {
+	if q.woken != nil || q.ring == nil || q.total() == 0 {
 		return nil
 	}
 	q.woken = q.ring
@@ -211,6 +212,9 @@ func (q *Queue) grantToken() *Consumer {
 // so that a backlog is not paid for by one wake-up per message.
 func (q *Queue) quantum(ready uint64) uint64 {
 	if q.ringLen <= 1 {
+		if q.levels != nil {
+			return takeShareMax // what is taken is not overtaken any more
+		}
 		return takeMax
 	}
 	n := uint64(q.ringLen)
@@ -270,7 +274,7 @@ func (q *Queue) DeliverableNow() bool {
 	if q.stream != nil {
 		return len(q.consumers) > 0
 	}
-	return !q.deleted && q.ring != nil && q.ready() == 0
+	return !q.deleted && q.ring != nil && q.total() == 0
 }
 
 // Attach adds a consumer; it takes nothing before Enter. Errors: 403 when an

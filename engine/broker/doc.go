@@ -52,6 +52,9 @@
 // A stream (stream.go) is a queue whose messages stay; its consumers have
 // cursors, the queue has none. Of the invariants above 4, 5 and 6 hold for it.
 //
+// A priority queue is a family of queues, one for each priority in use, with one
+// set of consumers and one lock between them (levels.go, crowd.go).
+//
 // Large messages have their bodies in files (bodies.go): the queue's log holds
 // references, the queue removes its name of a file when it settles the message.
 //
@@ -67,7 +70,7 @@
 // Queue.mu, then the log's own; keeper.mu is a leaf. Between Begin and End of a transaction of the
 // store VHost.mu must not be taken: who holds it may be waiting for the
 // transaction's end.
-// Never two of a kind at once. No lock is held while a consumer's owner is
+// Never two of a kind at once; the levels of a priority queue share one. No lock is held while a consumer's owner is
 // told something: owners post to their loop.
 //
 // Threading: everything may be called from any goroutine. Only Open, Close, and

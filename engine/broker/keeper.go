@@ -160,8 +160,10 @@ func (k *keeper) each(f func(q *Queue, e *upkeep)) {
 	defer k.broker.mu.RUnlock()
 	for _, vh := range k.broker.vhosts {
 		for _, q := range vh.Queues() {
-			if q.Kept() || q.stream != nil {
-				f(q, q.upkeep)
+			for _, l := range q.family() {
+				if l.Kept() || l.stream != nil {
+					f(l, l.upkeep)
+				}
 			}
 		}
 	}

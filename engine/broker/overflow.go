@@ -46,11 +46,12 @@ func (q *Queue) dropOverLimit() {
 	if e.set.overflow != dropHead {
 		return
 	}
-	if limit := uint64(e.set.maxLength); q.ready() > limit {
-		q.dropHead(q.ready()-limit, maxLength)
+	for total, limit := q.total(), uint64(e.set.maxLength); total > limit; total = q.total() {
+		top := q.top()
+		top.dropHead(min(total-limit, top.ready()), maxLength)
 	}
-	for e.sizes != nil && e.readyBytes > uint64(e.set.maxBytes) && q.ready() > 0 {
-		q.dropHead(1, maxLength)
+	for e.sizes != nil && q.totalBytes() > uint64(e.set.maxBytes) && q.total() > 0 {
+		q.top().dropHead(1, maxLength)
 	}
 }
 
@@ -151,12 +152,12 @@ func (q *Queue) reportDedup(err error) {
 // refuse says which records of the batch the queue has no room for.
 func (q *Queue) refuse(b *segstore.Batch) (refused []int) {
 	e := q.upkeep
-	length, bytes, free := q.ready(), e.readyBytes, q.room()
+	length, bytes, free := q.total(), q.totalBytes(), q.room()
 	if free >= length {
 		length, bytes, free = 0, 0, free-length // all of them are as good as gone
 	} else {
 		length -= free
-		bytes -= min(bytes, q.headBytes(free))
+		bytes -= min(bytes, q.bytesBefore(free))
 		free = 0
 	}
 	b.Each(func(i int, t segstore.Template, body []byte) {
@@ -172,6 +173,16 @@ func (q *Queue) refuse(b *segstore.Batch) (refused []int) {
 		}
 	})
 	return refused
+}
+
+// bytesBefore is the size of the n messages that are taken next.
+func (q *Queue) bytesBefore(n uint64) (bytes uint64) {
+	q.each(func(l *Queue) {
+		part := min(n, l.ready())
+		bytes += l.headBytes(part)
+		n -= part
+	})
+	return bytes
 }
 
 // headBytes is the size of the n messages at the head.

@@ -10,6 +10,7 @@ import (
 
 // Run is a series of consecutive offsets taken from a queue.
 type Run struct {
+	Queue       *Queue // that it goes back to: a level, if that of a priority queue
 	First       uint64
 	Count       uint64
 	Redelivered bool
@@ -77,6 +78,7 @@ func newQueue(vh *VHost, d *QueueDeclare, id uint64) *Queue {
 	if v, ok := d.Arguments.Lookup("x-single-active-consumer"); ok && queueType(d.Arguments) != "stream" {
 		q.single, _ = v.Bool()
 	}
+	q.raise()
 	return q
 }
 
@@ -213,13 +215,13 @@ func (q *Queue) Take(c *Consumer, limit uint64, now int64) (run Run, more bool) 
 		q.mu.Unlock()
 		return Run{}, false
 	}
-	ready := q.ready()
-	run = q.take(min(limit, q.quantum(ready)))
+	from := q.top()
+	run = from.take(min(limit, q.quantum(q.total())))
 	c.room -= run.Count
-	q.pace.took(run.Count, now)
+	from.pace.took(run.Count, now)
 	q.ring = c.next
 	q.woken = nil
-	wake, relieved := q.grantToken(), q.relieved(now)
+	wake, relieved := q.grantToken(), from.relieved(now)
 	q.mu.Unlock()
 	if wake == c {
 		wake, more = nil, true
@@ -229,7 +231,7 @@ func (q *Queue) Take(c *Consumer, limit uint64, now int64) (run Run, more bool) 
 }
 
 func (q *Queue) take(limit uint64) Run {
-	var run Run
+	run := Run{Queue: q}
 	if q.returned.Len() > 0 {
 		run.First, run.Count = q.returned.PopFront(limit)
 		run.Redelivered = true
@@ -260,10 +262,10 @@ func (q *Queue) Get() (run Run, remaining uint64) {
 	if q.deleted {
 		return Run{}, 0
 	}
-	run = q.take(1)
+	run = q.top().take(1)
 	q.touch()
 	q.attend()
-	return run, q.ready()
+	return run, q.total()
 }
 
 // Settle ends the delivery of taken offsets: acked, dropped, or sent without
@@ -353,12 +355,16 @@ func (q *Queue) requeue(delivered bool, runs ...Run) {
 
 // Purge drops the ready messages and returns how many there were.
 func (q *Queue) Purge() uint64 {
-	q.mu.Lock()
-	n, ids := q.purge()
-	relieved := q.relieved(q.pace.clock)
-	q.mu.Unlock()
-	q.RemoveBodies(ids)
-	tell(nil, relieved)
+	var n uint64
+	for _, l := range q.family() {
+		q.mu.Lock()
+		ready, ids := l.purge()
+		relieved := l.relieved(l.pace.clock)
+		q.mu.Unlock()
+		l.RemoveBodies(ids)
+		tell(nil, relieved)
+		n += ready
+	}
 	return n
 }
 
@@ -396,7 +402,12 @@ type Counts struct {
 func (q *Queue) Counts() Counts {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return Counts{Ready: q.ready(), Unacked: q.unacked, Consumers: len(q.consumers)}
+	c := Counts{Consumers: len(q.consumers)}
+	q.each(func(l *Queue) {
+		c.Ready += l.ready()
+		c.Unacked += l.unacked
+	})
+	return c
 }
 
 // markDeleted empties the queue for good and returns the consumers to tell.
@@ -406,9 +417,21 @@ func (q *Queue) markDeleted() (ready uint64, consumers []*Consumer) {
 		q.mu.Unlock()
 		return 0, nil
 	}
-	ready = q.ready()
-	q.deleted = true
+	ready = q.total()
 	consumers = q.dismiss()
+	var relieved []Publisher
+	q.each(func(l *Queue) {
+		l.clear()
+		relieved = append(relieved, l.relieved(l.pace.clock)...)
+	})
+	q.mu.Unlock()
+	tell(nil, relieved)
+	return ready, consumers
+}
+
+// clear is the end of a queue, or of a level; the caller holds mu.
+func (q *Queue) clear() {
+	q.deleted = true
 	q.returned = rangeSet{}
 	q.external = nil // their directory goes with the log's
 	q.cursor = q.end
@@ -420,8 +443,4 @@ func (q *Queue) markDeleted() (ready uint64, consumers []*Consumer) {
 		s.waiting, s.active, s.large = nil, nil, nil
 		s.tracked.init()
 	}
-	relieved := q.relieved(q.pace.clock)
-	q.mu.Unlock()
-	tell(nil, relieved)
-	return ready, consumers
 }

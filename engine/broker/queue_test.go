@@ -298,6 +298,7 @@ func TestQueue_Recover_Holes(t *testing.T) {
 	}
 	want := []Run{{First: 0, Count: 1}, {First: 2, Count: 1}, {First: 3, Count: 1}}
 	for _, w := range want {
+		w.Queue = q
 		if run, _ := q.Get(); run != w {
 			t.Errorf("got %+v, want %+v", run, w)
 		}

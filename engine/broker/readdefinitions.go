@@ -41,8 +41,10 @@ type DefinitionInfo struct {
 	DedupID uint64
 	// ScheduleID is the log of when the delayed messages of an exchange are due.
 	ScheduleID uint64
-	Seq        uint64 // of a snapshot: the number of the last record it includes
-	Err        error
+	// Levels is how many ids behind LogID belong to the queue besides.
+	Levels uint64
+	Seq    uint64 // of a snapshot: the number of the last record it includes
+	Err    error
 }
 
 // Errors of places in a definitions file. The broker refuses to start on each.
@@ -144,7 +146,9 @@ func readDefinition(rec []byte, first bool) (info DefinitionInfo) {
 	case recQueueDeclare:
 		info.Kind, info.LogID = DefinitionQueue, r.num()
 		flags := r.flags()
-		r.table()
+		if arguments := r.table(); flags&flagLevels != 0 && r.err == nil {
+			info.Levels = levelIDs(arguments)
+		}
 		info.CountsID, info.DedupID = r.numIf(flags, flagCounts), r.numIf(flags, flagDedup)
 	case recQueueDelete:
 		info.Kind, info.Deleted, info.LogID = DefinitionQueue, true, r.num()

@@ -32,6 +32,7 @@ const (
 	flagCounts      // there is a log of delivery counts
 	flagDedup       // there is a log of values seen
 	flagDelayed     // the exchange keeps delayed messages
+	flagLevels      // the ids behind the log's own are for its levels; see levels.go
 )
 
 type fields []byte
@@ -76,7 +77,7 @@ func queueRecord(kind byte, vh *VHost, q *Queue) []byte {
 		return f
 	}
 	f = append(f, flagIf(q.AutoDelete, flagAutoDelete)|flagIf(q.hadExpirations, flagExpirations)|
-		flagIf(q.countsID != 0, flagCounts)|flagIf(q.dedupID != 0, flagDedup))
+		flagIf(q.countsID != 0, flagCounts)|flagIf(q.dedupID != 0, flagDedup)|flagIf(q.Ranked(), flagLevels))
 	f = f.str(string(q.Arguments))
 	if q.countsID != 0 {
 		f = f.num(q.countsID)
@@ -212,9 +213,12 @@ func (b *Broker) apply(rec []byte) error {
 		}
 		q := vh.queues[d.Name]
 		if q == nil {
-			b.reserveLogID(id + 1)
 			// The log is opened when it is known that the queue still exists.
 			q = newQueue(vh, &d, id)
+			b.reserveLogID(id + 1 + levelIDs(d.Arguments))
+			if flags&flagLevels == 0 {
+				q.levels = nil // from before there were any: the ids are others'
+			}
 			vh.queues[d.Name] = q
 		}
 		if q.ID == id {

@@ -41,6 +41,7 @@ const (
 func (vh *VHost) Route(exchange []byte, m Envelope, dst []*Queue) ([]*Queue, error) {
 	vh.mu.RLock()
 	defer vh.mu.RUnlock()
+	start := len(dst)
 	if len(exchange) == 0 {
 		if q := vh.queues[string(m.RoutingKey)]; q != nil {
 			dst = append(dst, q)
@@ -50,6 +51,7 @@ func (vh *VHost) Route(exchange []byte, m Envelope, dst []*Queue) ([]*Queue, err
 				dst = append(dst, q)
 			}
 		}
+		rank(dst[start:], m.Properties)
 		return dst, nil
 	}
 	e := vh.exchanges[string(exchange)]
@@ -67,6 +69,7 @@ func (vh *VHost) routeFrom(e *Exchange, m Envelope, dst []*Queue) []*Queue {
 	for i := 0; i < len(r.exchanges); i++ {
 		r.leave(r.exchanges[i])
 	}
+	rank(r.dst[r.start:], m.Properties)
 	dst = append(r.dst, r.keeping...)
 	r.reset()
 	routers.Put(r)

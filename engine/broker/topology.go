@@ -259,11 +259,8 @@ func (vh *VHost) DeclareQueue(d QueueDeclare, owner any) (q *Queue, created bool
 	if err := vh.checkQueueArguments(&d); err != nil {
 		return nil, false, 0, err
 	}
-	if q, err = vh.addQueue(d, owner, vh.broker.newLogID()); err != nil {
+	if q, err = vh.addQueue(d, owner, vh.broker.newLogIDs(1+levelIDs(d.Arguments))); err != nil {
 		return nil, false, 0, err
-	}
-	if q.stream == nil {
-		vh.warnIgnored("queue", d.Name, givenArguments(unbuiltQueueArguments, d.Arguments))
 	}
 	if queueType(d.Arguments) == "quorum" {
 		vh.broker.logger.Info("a quorum queue is declared: on this one node it is a durable classic queue that counts deliveries",
@@ -273,13 +270,6 @@ func (vh *VHost) DeclareQueue(d QueueDeclare, owner any) (q *Queue, created bool
 		seq = vh.broker.record(queueRecord(recQueueDeclare, vh, q))
 	}
 	return q, true, seq, nil
-}
-
-func (vh *VHost) warnIgnored(what, name string, arguments []string) {
-	if len(arguments) > 0 {
-		vh.broker.logger.Warn("declared with arguments that this version keeps but does not act upon",
-			what, name, "vhost", vh.Name, "arguments", strings.Join(arguments, " "))
-	}
 }
 
 func (vh *VHost) addQueue(d QueueDeclare, owner any, id uint64) (*Queue, error) {
@@ -368,6 +358,16 @@ func (vh *VHost) dropQueue(q *Queue) (ready uint64, consumers []*Consumer, seq u
 }
 
 func (vh *VHost) finishDelete(q *Queue, consumers []*Consumer) {
+	for _, l := range q.family() {
+		vh.deleteFiles(l)
+	}
+	for _, c := range consumers {
+		c.Owner.Cancelled()
+	}
+}
+
+// deleteFiles deletes what a queue, or a level of one, has on disk.
+func (vh *VHost) deleteFiles(q *Queue) {
 	if err := q.log.Delete(); err != nil {
 		vh.broker.logger.Error("cannot delete the files of a queue", "queue", q.Name, "vhost", vh.Name, "err", err)
 	}
@@ -381,9 +381,6 @@ func (vh *VHost) finishDelete(q *Queue, consumers []*Consumer) {
 	}
 	if b := vh.broker.bodies; b != nil {
 		b.RemoveDir(q.BodyDir())
-	}
-	for _, c := range consumers {
-		c.Owner.Cancelled()
 	}
 }
 

@@ -79,6 +79,20 @@ func (q *Queue) needUpkeep() *upkeep {
 func (q *Queue) apply(s *settings) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.applyLocked(s)
+	q.each(func(l *Queue) {
+		if l == q {
+			return
+		}
+		l.applyLocked(s)
+		if l.upkeep != nil && q.upkeep != nil {
+			l.upkeep.dedup = q.upkeep.dedup // one memory for all
+		}
+	})
+	q.attend()
+}
+
+func (q *Queue) applyLocked(s *settings) {
 	if q.deleted || q.stream != nil || s == nil && q.upkeep == nil {
 		return
 	}
@@ -97,10 +111,9 @@ func (q *Queue) apply(s *settings) {
 		e.sizes = newSizeTable(q.log.Low())
 		e.sizeFrom, e.sizeEnd = q.log.Low(), q.end
 	}
-	if s.dedups && e.dedup == nil {
+	if s.dedups && e.dedup == nil && !q.isLevel() {
 		e.dedup = newDedup(s)
 	}
-	q.attend()
 	q.VHost.broker.keeper.arm(q, 0)
 }
 
@@ -129,12 +142,19 @@ func (q *Queue) Limited() bool {
 // any limit: it goes to the consumer first, as it would in RabbitMQ. When no
 // consumer can take any more, Leave comes here.
 func (q *Queue) attend() {
-	e := q.upkeep
-	if e == nil || q.deleted || q.ring != nil {
+	if q.upkeep == nil && q.levels == nil || q.deleted || q.ring != nil {
 		return
 	}
-	q.dropOverLimit()
-	if !e.timed() || q.ready() == 0 {
+	if q.upkeep != nil {
+		q.dropOverLimit()
+	}
+	q.each((*Queue).attendHead)
+}
+
+// attendHead has the head looked at.
+func (q *Queue) attendHead() {
+	e := q.upkeep
+	if e == nil || !e.timed() || q.ready() == 0 {
 		return
 	}
 	if head := q.headOffset(); !e.looked || head < e.head || e.expiring && head != e.head {
@@ -290,7 +310,7 @@ func (k *keeper) removeUnused(q *Queue, now int64) (again int64) {
 	unused := func() (at int64) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if q.upkeep.set.expires == unlimited || len(q.consumers) > 0 {
+		if q.upkeep.set.expires == unlimited || len(q.consumers) > 0 || q.isLevel() {
 			return unlimited
 		}
 		return later(q.upkeep.used, q.upkeep.set.expires)
@@ -378,6 +398,11 @@ func (b *Broker) drop(q *Queue) {
 	for _, id := range []uint64{q.ID, q.countsID, q.dedupID, q.scheduleID} {
 		if id != 0 {
 			b.dropped[id] = true
+		}
+	}
+	if q.levels != nil {
+		for n := range levelIDs(q.Arguments) {
+			b.dropped[q.ID+1+n] = true
 		}
 	}
 }
