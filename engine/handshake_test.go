@@ -178,7 +178,7 @@ func TestHandshake_Start(t *testing.T) {
 	if !ok {
 		t.Fatal("no capabilities")
 	}
-	for _, name := range []string{"publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify", "consumer_priorities", "per_consumer_qos", "authentication_failure_close"} {
+	for _, name := range []string{"publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify", "consumer_priorities", "direct_reply_to", "per_consumer_qos", "authentication_failure_close"} {
 		v, _ := capabilities.Lookup(name)
 		if on, _ := v.Bool(); !on {
 			t.Errorf("capability %s is missing", name)

@@ -32,7 +32,8 @@ type channel struct {
 	prefetch    uint64       // for new consumers; 0 is unlimited
 	globalLimit uint64       // for all consumers of the channel; 0 is unlimited
 	consumers   map[string]*consumer
-	late        *lateTimer // for acknowledgements; nil until somebody has a limit
+	reply       *replyConsumer // see replyto.go
+	late        *lateTimer     // for acknowledgements; nil until somebody has a limit
 }
 
 // channelMethod dispatches a method frame on a channel other than 0.
@@ -147,6 +148,7 @@ func (ch *channel) abandon() {
 	ch.pub.reset(c.shard)
 	ch.abandonExternal()
 	ch.late.stop()
+	ch.endReplies()
 	ch.tx.rollback(ch)
 	ch.tx = nil
 	c.flushSettled()

@@ -135,8 +135,11 @@ func (ch *channel) basicConsume(args []byte) error {
 	tag := string(m.ConsumerTag)
 	if tag == "" {
 		tag = broker.GeneratedName("amq.ctag-")
-	} else if ch.consumers[tag] != nil {
+	} else if ch.consumers[tag] != nil || ch.reply != nil && ch.reply.tag == tag {
 		return amqp.Errorf(amqp.CodeNotAllowed, 0, "attempt to reuse consumer tag '%s'", tag)
+	}
+	if string(m.Queue) == replyQueue {
+		return ch.consumeReplies(&m, tag)
 	}
 	q, err := ch.resolveQueue(m.Queue)
 	if err != nil {
@@ -187,6 +190,8 @@ func (ch *channel) basicCancel(args []byte) error {
 		if cs.Queue.AutoDelete {
 			ch.conn.disownIfGone(cs.Queue)
 		}
+	} else if ch.reply != nil && ch.reply.tag == string(m.ConsumerTag) {
+		ch.endReplies()
 	}
 	if !m.NoWait {
 		ch.conn.emitMethod(ch.id, &amqp.BasicCancelOk{ConsumerTag: m.ConsumerTag})

@@ -52,6 +52,9 @@ func (ch *channel) queueDeclare(args []byte) error {
 	if err != nil {
 		return err
 	}
+	if isReplyQueue(m.Queue) {
+		return ch.declareReplies(m.Queue, m.NoWait)
+	}
 	d := broker.QueueDeclare{
 		Name: name, Passive: m.Passive, Durable: m.Durable, Exclusive: m.Exclusive,
 		AutoDelete: m.AutoDelete, Arguments: m.Arguments, By: c,

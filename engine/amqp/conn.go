@@ -112,6 +112,7 @@ type conn struct {
 
 	// Consumers that may have something to send.
 	serveList []*consumer
+	replying  []*replyConsumer
 	serving   bool // the serve runner is deferred
 	serveRun  serveRunner
 
@@ -434,7 +435,7 @@ func (c *conn) abandonChannels() {
 	c.channels = nil
 	c.leave()
 	c.current = nil
-	c.serveList = nil
+	c.serveList, c.replying = nil, nil
 	c.confirming = nil
 	if c.vhost != nil {
 		c.vhost.DeleteOwned(c, c.owned)
@@ -525,7 +526,7 @@ func (c *conn) committed() {
 		}
 	}
 	c.flush()
-	if c.sending == nil && len(c.serveList) > 0 {
+	if c.sending == nil && c.hungry() {
 		c.serveSoon()
 	}
 }

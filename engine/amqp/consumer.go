@@ -194,17 +194,22 @@ func (r *serveRunner) Run() {
 	if c.dead || c.state != stateOpen {
 		return
 	}
-	for buffers := 0; len(c.serveList) > 0; buffers++ {
+	for buffers := 0; c.hungry(); buffers++ {
 		if c.occupied() || buffers == serveBuffersMax {
 			break
 		}
-		c.serveOnce()
+		if len(c.replying) > 0 {
+			c.deliverReplies()
+		}
+		if !c.big.active && len(c.held) == 0 {
+			c.serveOnce()
+		}
 		c.flush()
 		if c.dead {
 			return
 		}
 	}
-	if len(c.serveList) == 0 {
+	if !c.hungry() {
 		return
 	}
 	if c.occupied() {

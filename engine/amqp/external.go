@@ -33,7 +33,7 @@ import (
 
 // external says that the body being received on p belongs in a file.
 func (sh *shard) external(p *publish) bool {
-	return sh.srv.bodies != nil &&
+	return sh.srv.bodies != nil && !isReplyKey(p.exchange, p.key) &&
 		(p.size >= externalBytesMin || p.size > externalBytesLow && sh.assembling > assemblingBytesMax)
 }
 

@@ -42,7 +42,7 @@ func (s *Server) properties() amqp.Table {
 	var capabilities, properties amqp.TableBuilder
 	for _, name := range []string{
 		"publisher_confirms", "exchange_exchange_bindings", "basic.nack",
-		"consumer_cancel_notify", "connection.blocked", "consumer_priorities", "per_consumer_qos", "authentication_failure_close",
+		"consumer_cancel_notify", "connection.blocked", "consumer_priorities", "per_consumer_qos", "direct_reply_to", "authentication_failure_close",
 	} {
 		capabilities.SetBool(name, true)
 	}

@@ -49,5 +49,9 @@ const (
 	// last buffer's end had cut; it fits most frames.
 	carryStep = 4096
 
+	// repliesBytesMax bounds what waits for one reply consumer (replyto.go), but
+	// for a single message: its client does not read.
+	repliesBytesMax = 4 << 20
+
 	consumersMax = 1 << 16 // per channel
 )

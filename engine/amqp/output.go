@@ -243,7 +243,7 @@ func (c *conn) Drained() {
 	c.sending.Release()
 	c.sending = nil
 	c.flush()
-	if c.sending == nil && len(c.serveList) > 0 {
+	if c.sending == nil && c.hungry() {
 		c.serveSoon()
 	}
 }

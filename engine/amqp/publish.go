@@ -139,7 +139,7 @@ func (c *conn) headerFrame(number uint16, payload, frame []byte) error {
 		ch.fail(amqp.Errorf(amqp.CodePreconditionFailed, amqp.BasicPublishID, "message size %d is larger than configured max size %d", h.BodySize, limit))
 		return nil
 	}
-	if err := c.takeProperties(p, h.Properties); err != nil {
+	if err := ch.takeProperties(h.Properties); err != nil {
 		ch.fail(asError(err))
 		return nil
 	}
@@ -156,7 +156,8 @@ func (c *conn) headerFrame(number uint16, payload, frame []byte) error {
 // must vouch for (406): a user id that is not the connection's, an expiration
 // that is not a number of milliseconds, a delivery mode that does not exist, CC
 // and BCC that are not lists of routing keys.
-func (c *conn) takeProperties(p *publish, raw []byte) error {
+func (ch *channel) takeProperties(raw []byte) error {
+	c, p := ch.conn, &ch.pub
 	props, err := amqp.DecodeProperties(raw)
 	if err != nil {
 		return err
@@ -174,7 +175,10 @@ func (c *conn) takeProperties(p *publish, raw []byte) error {
 		}
 	}
 	p.more = nil
-	changed := false
+	changed, err := ch.replace(&props)
+	if err != nil {
+		return err
+	}
 	if c.shard.srv.setTimestamp && props.Flags&amqp.FlagTimestamp == 0 {
 		props.Flags |= amqp.FlagTimestamp
 		props.Timestamp = uint64(c.shard.loop.Now().Unix())
@@ -403,6 +407,13 @@ func (ch *channel) route(exchange, key []byte, more [][]byte, properties []byte)
 // It reports whether a following equal publish may take the fast path.
 func (c *conn) accept(ch *channel, queues []*broker.Queue, exchange, key, properties, body []byte, mandatory, immediate bool) bool {
 	nowhere := broker.Nowhere(queues)
+	if nowhere && isReplyKey(exchange, key) {
+		c.commitBatch()
+		if c.sendReply(key, properties, body) {
+			ch.confirmNow()
+			return false
+		}
+	}
 	if immediate && !nowhere {
 		c.commitBatch() // what was published before is in the way of "at once"
 		queues = slices.DeleteFunc(slices.Clone(queues), func(q *broker.Queue) bool { return !q.Hidden() && !q.DeliverableNow() })

@@ -42,6 +42,7 @@ type Server struct {
 	bodies          *bodies.Store // nil: large bodies stay in memory
 	shards          []*shard
 	nextConn        atomic.Uint64
+	replies         replies // see replyto.go
 }
 
 // shard is a Server's part on one loop.

@@ -62,7 +62,7 @@ func (r *sourceRunner) Run() {
 		return
 	}
 	c.flush()
-	if c.sending == nil && len(c.serveList) > 0 {
+	if c.sending == nil && c.hungry() {
 		c.serveSoon()
 	}
 }
@@ -124,7 +124,7 @@ func (r *freeRunner) Run() {
 	c.whenFree = nil
 	f()
 	c.flush()
-	if c.sending == nil && len(c.serveList) > 0 {
+	if c.sending == nil && c.hungry() {
 		c.serveSoon()
 	}
 }
