@@ -14,6 +14,7 @@ import checks_publish  # noqa: F401
 import checks_consume  # noqa: F401
 import checks_arguments  # noqa: F401
 import checks_streams  # noqa: F401
+import checks_consumers  # noqa: F401
 import checks_async  # noqa: F401
 import harness
 
