@@ -274,7 +274,7 @@ func TestExchangeDedup_Arguments(t *testing.T) {
 	runRows(t, e, []row{
 		{name: "same", do: declare("x-message-deduplication", true, "x-cache-ttl", 50), want: []string{"1 exchange.declare-ok"}},
 		{name: "without", do: declare(), want: []string{"1 channel.close 406 (40,10) PRECONDITION_FAILED - inequivalent arg 'x-message-deduplication' for exchange 'x' in vhost '/': received none but current is the value 'true' of type 'bool'"}},
-		{name: "other time", do: declare("x-message-deduplication", true, "x-cache-ttl", 51), want: []string{"1 channel.close 406 (40,10) PRECONDITION_FAILED - inequivalent arg 'x-cache-ttl' for exchange 'x' in vhost '/': received the value '51' of type 'signedint' but current is the value '50' of type 'signedint'"}},
+		{name: "other time", do: declare("x-message-deduplication", true, "x-cache-ttl", 51), want: []string{"1 channel.close 406 (40,10) PRECONDITION_FAILED - inequivalent arg 'x-cache-ttl' for exchange 'x' in vhost '/': received '51' but current is '50'"}},
 		{name: "no bool", do: fresh("x-message-deduplication", "yes"), want: []string{"1 channel.close 406 (40,10) PRECONDITION_FAILED - invalid arg 'x-message-deduplication' for exchange 'r3-new' in vhost '/': {unacceptable_type,longstr}"}},
 		{name: "negative size", do: fresh("x-message-deduplication", true, "x-cache-size", -1), want: []string{"1 channel.close 406 (40,10) PRECONDITION_FAILED - invalid arg 'x-cache-size' for exchange 'r4-new' in vhost '/': {value_negative,-1}"}},
 		{name: "too large", do: fresh("x-message-deduplication", true, "x-cache-size", 10_000_001), want: []string{"1 channel.close 406 (40,10) PRECONDITION_FAILED - invalid arg 'x-cache-size' for exchange 'r5-new' in vhost '/': {max_value_exceeded,10000001}"}},

@@ -103,7 +103,9 @@ func (r *router) isDelayed() bool {
 
 // newDelayed makes the queue of a delayed exchange, without logs.
 func (vh *VHost) newDelayed(e *Exchange, id, scheduleID uint64) *Queue {
-	return &Queue{Name: "delayed messages of exchange " + e.Name, VHost: vh, Durable: e.Durable, ID: id, scheduleID: scheduleID, source: e}
+	q := newQueue(vh, &QueueDeclare{Name: "delayed messages of exchange " + e.Name, Durable: e.Durable}, id)
+	q.scheduleID, q.source = scheduleID, e
+	return q
 }
 
 // openDelayed opens the logs of e's delayed messages.

@@ -46,7 +46,7 @@ func TestPurge_AcrossSegments(t *testing.T) {
 		}
 		for i := 0; i < 60; i += 3 {
 			q.Settle(held[i].First, 1)
-			q.Requeue(held[i+1].First, 1)
+			q.Requeue(held[i+1])
 		}
 		check("some settled, some back", 60, 20)
 		if n := q.Purge(); n != 60 {
@@ -60,7 +60,7 @@ func TestPurge_AcrossSegments(t *testing.T) {
 			if i%2 == 0 {
 				q.Settle(held[i].First, 1)
 			} else {
-				q.Requeue(held[i].First, 1)
+				q.Requeue(held[i])
 			}
 		}
 		check("the rest is back", 10, 0)
