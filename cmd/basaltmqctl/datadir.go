@@ -114,13 +114,15 @@ func (defs *definitions) journaled(m inspect.MetaRecord) error {
 	if m.Seq <= defs.seq {
 		return nil
 	}
-	info := broker.ReadDefinition(m.Data)
-	info.Pos, info.Bytes = m.Pos, int64(len(m.Data))
 	if m.Seq != defs.seq+1 && !defs.damaged {
+		info := broker.DefinitionInfo{Pos: m.Pos, Bytes: int64(len(m.Data))}
 		defs.add(inspect.Damage, m.File, info, fmt.Sprintf("definition record %d is the next after %d: those between are lost, or the file definitions is older than the journal; restore it from a backup", m.Seq, defs.seq))
 	}
 	defs.missing, defs.seq = false, m.Seq
-	defs.apply(m.File, info)
+	broker.EachDefinition(m.Data, func(info broker.DefinitionInfo) {
+		info.Pos, info.Bytes = m.Pos, int64(len(m.Data))
+		defs.apply(m.File, info)
+	})
 	return nil
 }
 
@@ -134,6 +136,9 @@ func (defs *definitions) apply(file string, info broker.DefinitionInfo) {
 	if info.Kind == broker.DefinitionSnapshot {
 		defs.seq = info.Seq
 		return
+	}
+	if info.Kind == broker.DefinitionGroup {
+		return // what is in it follows
 	}
 	defs.records++
 	q := queueName{info.VHost, info.Name, info.Kind == broker.DefinitionExchange}

@@ -36,6 +36,19 @@ func compile(source string) (pattern, error) {
 	return p, nil
 }
 
+// CompilePattern compiles a pattern that is not of permissions: the empty one
+// matches everything. Errors: Invalid.
+func CompilePattern(source string) (*regexp.Regexp, error) {
+	if len(source) > PatternBytesMax {
+		return nil, errorf(Invalid, "a pattern of %d bytes is too long; %d are possible", len(source), PatternBytesMax)
+	}
+	re, err := regexp.Compile(source)
+	if err != nil {
+		return nil, badPattern(source, err)
+	}
+	return re, nil
+}
+
 // badPattern says what is wrong with a pattern, and where it may come from.
 func badPattern(source string, err error) error {
 	hint := ""

@@ -146,6 +146,8 @@ func (b *Broker) applyAccess(kind byte, r *reader) error {
 		}
 	case recPermissions, recPermissionsClear, recTopic, recTopicClear:
 		return b.applyPermissions(kind, r)
+	case recPolicy, recPolicyClear, recParameter, recParameterClear:
+		return b.applyPolicy(kind, r)
 	default:
 		return unknownKind(kind)
 	}
@@ -208,6 +210,7 @@ func (b *Broker) replayVHostDelete(name string) {
 	}
 	delete(b.vhosts, name)
 	b.users.DropVHost(name)
+	b.dropParameters(name)
 }
 
 // forgetUnrecorded removes the default virtual host if the records, being of a

@@ -132,6 +132,7 @@ func (b *Broker) DeleteVHost(name string) (seq uint64, err error) {
 			return nil, noVHost(name)
 		}
 		b.users.DropVHost(name)
+		b.dropParameters(name)
 		b.mu.Lock()
 		delete(b.vhosts, name)
 		b.mu.Unlock()

@@ -51,8 +51,11 @@ type Broker struct {
 	loopback []string
 	seeded   bool // there are records of users; guarded by admin
 	first    bool // this start made the default user
-	revoked  atomic.Pointer[func()]
-	replays  replays
+
+	parameters map[parameterKey][]byte // guarded by admin
+
+	revoked atomic.Pointer[func()]
+	replays replays
 
 	mu        sync.RWMutex
 	vhosts    map[string]*VHost
@@ -75,6 +78,7 @@ func Open(o Options) (*Broker, error) {
 	b := &Broker{
 		store: o.Store, logger: o.Logger, bodies: o.Bodies, vhosts: map[string]*VHost{},
 		users: access.NewRegistry(), loopback: o.LoopbackUsers, dropped: map[uint64]bool{},
+		parameters: map[parameterKey][]byte{},
 	}
 	b.replays.stopping = make(chan struct{})
 	b.keeper.now, b.keeper.never = o.now, o.manual
@@ -86,6 +90,7 @@ func Open(o Options) (*Broker, error) {
 		return nil, err
 	}
 	b.forgetUnrecorded()
+	b.matchPolicies()
 	b.defs = defs
 	o.Store.SetMetaCheckpoint(b.checkpoint)
 	if err := b.openLogs(&o); err != nil {
@@ -273,6 +278,7 @@ func (b *Broker) checkpoint() error {
 func (b *Broker) snapshot(vhosts []*VHost, emit func(rec []byte)) {
 	emit(fields{recNextLogID}.num(b.nextID.Load()))
 	b.snapshotAccess(vhosts, emit)
+	b.snapshotPolicies(vhosts, emit)
 	for _, vh := range vhosts {
 		vh.snapshot(emit)
 	}

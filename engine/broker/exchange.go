@@ -42,6 +42,7 @@ type Exchange struct {
 	outgoing map[*Exchange]int // bindings to other exchanges, by destination
 	deleted  bool
 	index    routing.Index[Dest]
+	applied  *applied // policies; nil: none
 
 	// history keeps the last messages; nil: none are kept. See history.go.
 	history *Queue
@@ -119,9 +120,12 @@ func (e *Exchange) ownTraits() Traits {
 
 // alternate returns the name of the exchange that takes the messages for which
 // e has no binding. This is the one place that says so: the argument counts,
-// and a policy would count where the argument is missing.
+// and where it is missing, a policy. The caller holds VHost.mu.
 func (e *Exchange) alternate() (name string, ok bool) {
-	return e.argAlternate, e.hasArgAlternate
+	if e.hasArgAlternate || e.applied == nil {
+		return e.argAlternate, e.hasArgAlternate
+	}
+	return e.applied.alternate()
 }
 
 // spread says what a hash exchange spreads messages by.

@@ -27,7 +27,8 @@ type Queue struct {
 	Owner any
 	ID    uint64
 
-	log *segstore.Log
+	log     *segstore.Log
+	applied atomic.Pointer[applied] // policies; nil: none
 
 	// The consumers, and the lock of everything below; see crowd.go.
 	*crowd

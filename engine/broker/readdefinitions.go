@@ -22,6 +22,8 @@ const (
 	DefinitionUser        DefinitionKind = "user"
 	DefinitionPermissions DefinitionKind = "permissions"
 	DefinitionTopic       DefinitionKind = "topic permissions"
+	DefinitionPolicy      DefinitionKind = "policy"
+	DefinitionParameter   DefinitionKind = "parameter"
 )
 
 // DefinitionInfo is one record of a definitions file, or (Err not nil) a place
@@ -97,6 +99,20 @@ func ReadDefinition(rec []byte) DefinitionInfo {
 	return readDefinition(rec, false)
 }
 
+// EachDefinition decodes one record as the journal has it, like ReadDefinition,
+// and then, if it is a sound group, each record in it.
+func EachDefinition(rec []byte, visit func(DefinitionInfo)) {
+	info := ReadDefinition(rec)
+	visit(info)
+	if info.Err != nil || info.Kind != DefinitionGroup {
+		return
+	}
+	r := &reader{rest: rec[1:]}
+	for n := r.num(); n > 0; n-- {
+		visit(readDefinition([]byte(r.str()), false))
+	}
+}
+
 var errMalformed = errors.New("the record is malformed: the broker refuses to start on it")
 
 // readDefinition decodes a record; first says that it is the first of a file,
@@ -106,6 +122,9 @@ func readDefinition(rec []byte, first bool) (info DefinitionInfo) {
 	if kind == recSnapshot && !first {
 		info.Err = unknownKind(kind)
 		return info
+	}
+	if kind >= recPolicyFirst && kind <= recPolicyLast {
+		return readPolicyDefinition(kind, r)
 	}
 	if kind >= recAccessFirst {
 		return readAccessDefinition(kind, r)

@@ -90,7 +90,7 @@ func FuzzRecords(f *testing.F) {
 
 // emptyBroker is one that can replay records, and nothing else.
 func emptyBroker() *Broker {
-	b := &Broker{logger: slog.New(slog.DiscardHandler), vhosts: map[string]*VHost{}, users: access.NewRegistry(), dropped: map[uint64]bool{}}
+	b := &Broker{logger: slog.New(slog.DiscardHandler), vhosts: map[string]*VHost{}, users: access.NewRegistry(), dropped: map[uint64]bool{}, parameters: map[parameterKey][]byte{}}
 	b.vhost(DefaultVHost)
 	return b
 }

@@ -73,22 +73,30 @@ func (vh *VHost) DeclareExchange(d ExchangeDeclare) (seq uint64, err error) {
 			return 0, err
 		}
 	}
-	e = vh.addExchange(d)
-	if err := vh.openHidden(e); err != nil {
-		delete(vh.exchanges, e.Name)
-		return 0, amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of exchange '%s' in vhost '%s': %v", e.Name, vh.Name, err)
-	}
-	if e.dedup != nil && e.Durable {
-		e.dedup.id = vh.broker.newLogID()
-		if err := e.dedup.open(nil); err != nil {
-			vh.dropExchange(e)
-			return 0, amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of exchange '%s' in vhost '%s': %v", e.Name, vh.Name, err)
-		}
+	if e, err = vh.newExchange(d); err != nil {
+		return 0, err
 	}
 	if e.Durable {
 		seq = vh.broker.record(exchangeRecord(recExchangeDeclare, vh, e))
 	}
 	return seq, nil
+}
+
+// newExchange makes an exchange that has been checked. Errors: 541.
+func (vh *VHost) newExchange(d ExchangeDeclare) (*Exchange, error) {
+	e := vh.addExchange(d)
+	if err := vh.openHidden(e); err != nil {
+		delete(vh.exchanges, e.Name)
+		return nil, amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of exchange '%s' in vhost '%s': %v", e.Name, vh.Name, err)
+	}
+	if e.dedup != nil && e.Durable {
+		e.dedup.id = vh.broker.newLogID()
+		if err := e.dedup.open(nil); err != nil {
+			vh.dropExchange(e)
+			return nil, amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of exchange '%s' in vhost '%s': %v", e.Name, vh.Name, err)
+		}
+	}
+	return e, nil
 }
 
 func (vh *VHost) addExchange(d ExchangeDeclare) *Exchange {
@@ -100,6 +108,7 @@ func (vh *VHost) addExchange(d ExchangeDeclare) *Exchange {
 	}
 	e.argAlternate, e.hasArgAlternate = AlternateExchange(e.Arguments)
 	e.dedup = vh.newDeduplicator(e, 0)
+	e.applied = vh.policies.match(ApplyToExchanges, e.Name)
 	vh.exchanges[d.Name] = e
 	vh.version.Add(1)
 	return e
@@ -287,6 +296,7 @@ func (vh *VHost) addQueue(d QueueDeclare, owner any, id uint64) (*Queue, error) 
 		return nil, amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of queue '%s' in vhost '%s': %v", d.Name, vh.Name, err)
 	}
 	q.log = log
+	q.applied.Store(vh.policies.match(queueKind(q.Arguments), q.Name))
 	q.recover(true) // a new log
 	q.applyArguments()
 	if err := vh.openDedup(q); err != nil {

@@ -117,13 +117,14 @@ func (q *Queue) applyLocked(s *settings) {
 	q.VHost.broker.keeper.arm(q, 0)
 }
 
-// applyArguments applies what the queue's arguments say.
+// applyArguments applies what the queue's arguments and policies say.
 func (q *Queue) applyArguments() {
+	policy, operator := q.applied.Load().definitions()
 	if q.stream != nil {
-		q.effectiveStream(nil, nil)
+		q.effectiveStream(policy, operator)
 		return
 	}
-	q.apply(effective(q.Arguments, nil, nil))
+	q.apply(effective(q.Arguments, policy, operator))
 }
 
 // Kept says whether the queue has an upkeep: who delivers from it looks at each

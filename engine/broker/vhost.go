@@ -17,6 +17,7 @@ type VHost struct {
 	mu        sync.RWMutex
 	exchanges map[string]*Exchange
 	queues    map[string]*Queue
+	policies  *policySet // nil: none
 	// Gone, but their files are still there; see unlock.
 	dropped       []*Queue
 	droppedValues []*Deduplicator
