@@ -1,0 +1,75 @@
+package broker
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/basaltmq/basaltmq/wire/amqp"
+	"github.com/basaltmq/basaltmq/wire/amqp/tablejson"
+)
+
+// Lists for operators. A list takes the virtual host's lock for a copy of
+// pointers, and then for one object at a time: what changes meanwhile may or may
+// not be in it, and nobody waits for it.
+
+// SortedQueues returns all queues by name.
+func (vh *VHost) SortedQueues() []*Queue {
+	queues := vh.Queues()
+	slices.SortFunc(queues, func(a, b *Queue) int { return strings.Compare(a.Name, b.Name) })
+	return queues
+}
+
+// SortedExchanges returns all exchanges by name, predeclared ones and the
+// default one (with an empty name) included.
+func (vh *VHost) SortedExchanges() []*Exchange {
+	vh.mu.RLock()
+	exchanges := slices.Collect(maps.Values(vh.exchanges))
+	vh.mu.RUnlock()
+	slices.SortFunc(exchanges, func(a, b *Exchange) int { return strings.Compare(a.Name, b.Name) })
+	return exchanges
+}
+
+// Predeclared says whether every virtual host has the exchange.
+func (e *Exchange) Predeclared() bool { return isPredeclared(e.Name) }
+
+// EachBinding visits all bindings but the implicit ones of the default exchange:
+// destinations by name, first queues, then exchanges, and within a destination
+// by source, key and arguments.
+func (vh *VHost) EachBinding(visit func(b Binding, toExclusive bool)) {
+	for _, q := range vh.SortedQueues() {
+		vh.eachBindingTo(Dest{Queue: q}, Binding{Queue: q.Name}, func(b Binding) { visit(b, q.Exclusive()) })
+	}
+	for _, e := range vh.SortedExchanges() {
+		vh.eachBindingTo(Dest{Exchange: e}, Binding{Exchange: e.Name, ToExchange: true}, func(b Binding) { visit(b, false) })
+	}
+}
+
+func (vh *VHost) eachBindingTo(d Dest, b Binding, visit func(b Binding)) {
+	var list []Binding
+	vh.mu.RLock()
+	for source := range d.bindingCounts() {
+		for _, found := range source.index.ForDestination(d) {
+			b.Source, b.RoutingKey, b.Arguments = source.Name, found.RoutingKey, found.Arguments
+			list = append(list, b)
+		}
+	}
+	vh.mu.RUnlock()
+	slices.SortFunc(list, func(a, b Binding) int {
+		if c := cmp.Or(strings.Compare(a.Source, b.Source), strings.Compare(a.RoutingKey, b.RoutingKey)); c != 0 {
+			return c
+		}
+		return compareTables(a.Arguments, b.Arguments)
+	})
+	for _, b := range list {
+		visit(b)
+	}
+}
+
+func compareTables(a, b amqp.Table) int {
+	if len(a) == 0 && len(b) == 0 {
+		return 0
+	}
+	return slices.Compare(tablejson.Append(nil, a), tablejson.Append(nil, b))
+}
