@@ -397,7 +397,7 @@ func TestLarge_Restart(t *testing.T) {
 			next := t.TempDir()
 			if r == "crash" {
 				eventually(t, "the spool is in use", func() bool { n, _, _ := bodyFiles(t, dir); return n == 1 })
-				if err := os.CopyFS(next, os.DirFS(dir)); err != nil {
+				if err := amqptest.CopyDir(next, dir); err != nil {
 					t.Fatal(err)
 				}
 			}

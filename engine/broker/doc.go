@@ -66,12 +66,17 @@
 //  9. Nothing is recorded of a vhost after the record of its deletion: it is
 //     marked deleted, under its lock, before.
 //
+// Policies (policy.go) change under admin too; the set of a vhost is swapped under
+// its lock, and applied to what is there without it. Imports (import.go) make
+// many changes with one record.
+//
 // Locks, in this order: Broker.admin, Broker.mu, VHost.mu, Deduplicator.mu,
 // Queue.mu, then the log's own; keeper.mu is a leaf. Between Begin and End of a transaction of the
 // store VHost.mu must not be taken: who holds it may be waiting for the
 // transaction's end.
-// Never two of a kind at once; the levels of a priority queue share one. No lock is held while a consumer's owner is
-// told something: owners post to their loop.
+// Never two of a kind at once, but for those of virtual hosts in a checkpoint and
+// in an import, which hold admin; the levels of a priority queue share one. No
+// lock is held while a consumer's owner is told something: owners post to their loop.
 //
 // Threading: everything may be called from any goroutine. Only Open, Close, and
 // Bind to an exchange that keeps messages (Replays) wait for the disk.

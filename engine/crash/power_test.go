@@ -3,10 +3,11 @@ package crash
 import (
 	"errors"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/basaltmq/basaltmq/engine/amqptest"
 )
 
 // powerAckGrace is generous: the sync of acks every second may itself take a
@@ -80,7 +81,7 @@ func TestPowerLoss(t *testing.T) {
 
 // keep copies the data directory of a failed test out of its image.
 func keep(t *testing.T, from, to string) {
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+	if err := amqptest.CopyDir(to, from); err != nil {
 		t.Logf("the data could not be kept: %v", err)
 	}
 }

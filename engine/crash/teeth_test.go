@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/basaltmq/basaltmq/engine/amqptest"
 )
 
 // The tests here make sure that the harness notices: they break a promise on
@@ -25,7 +27,7 @@ func TestOldDataIsNoticed(t *testing.T) {
 	if err := s.Life("posix", ending); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(old, os.DirFS(dir)); err != nil {
+	if err := amqptest.CopyDir(old, dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Life("posix", ending); err != nil {
