@@ -17,6 +17,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/engine/amqp"
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/control"
 	"github.com/basaltmq/basaltmq/engine/loop"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/arena"
@@ -46,6 +47,9 @@ type Config struct {
 	// DefaultUser and DefaultPassword are of the user that the first start makes;
 	// both default to guest.
 	DefaultUser, DefaultPassword string
+	// Definitions is a file that every start imports, wholly or not at all; with
+	// users in it the usual default user is not made. Empty: none.
+	Definitions string
 	// LoopbackUsers may only connect from this machine; nil means guest.
 	LoopbackUsers []string
 	// Mechanisms are what clients may log in with; nil means PLAIN and AMQPLAIN
@@ -87,6 +91,8 @@ type Engine struct {
 	broker   *broker.Broker
 	loops    []*loop.Loop
 	server   atomic.Pointer[amqp.Server]
+	handler  atomic.Pointer[control.Handler]
+	control  *control.Server
 	listener *loop.Listener
 	stop     chan struct{}
 	trimmed  chan struct{}
@@ -136,6 +142,10 @@ func (e *Engine) start() error {
 		return err
 	}
 	e.listener = listener
+	file, err := e.readDefinitions()
+	if err != nil {
+		return err
+	}
 	if err := e.lockDir(); err != nil {
 		return err
 	}
@@ -167,7 +177,7 @@ func (e *Engine) start() error {
 	}
 	e.broker, err = broker.Open(broker.Options{
 		Store: e.store, Bodies: e.bodies, Disk: e.disk, Logger: e.logger, Journaled: journaled, CleanStop: clean,
-		DefaultUser:   &broker.DefaultUser{Name: e.config.DefaultUser, Password: e.config.DefaultPassword},
+		DefaultUser:   e.defaultUserFor(file),
 		LoopbackUsers: e.config.LoopbackUsers,
 	})
 	if err != nil {
@@ -175,6 +185,9 @@ func (e *Engine) start() error {
 	}
 	if e.askedForUser && !e.broker.MadeDefaultUser() {
 		e.logger.Info("the data directory has users already: the default user asked for is not made", "user", e.config.DefaultUser)
+	}
+	if err := e.importDefinitions(file); err != nil {
+		return err
 	}
 	for i := range e.config.Loops {
 		l, err := loop.New(loop.Options{ID: i, Arena: &e.pool, Logger: e.logger, Backend: socketBackend(e.config.IO)})
@@ -195,6 +208,9 @@ func (e *Engine) start() error {
 	e.server.Store(server)
 	for _, l := range e.loops {
 		l.Start()
+	}
+	if err := e.serveControl(); err != nil {
+		return err
 	}
 	e.listener.Serve(e.loops[0], func(fd int, _ netip.AddrPort) { server.Accept(fd) })
 	go e.trim()
@@ -230,6 +246,9 @@ func socketBackend(io string) string {
 func (e *Engine) committed() {
 	if s := e.server.Load(); s != nil {
 		s.Committed()
+	}
+	if h := e.handler.Load(); h != nil {
+		h.Committed()
 	}
 }
 
@@ -279,6 +298,7 @@ func (e *Engine) Connections() int { return e.server.Load().Conns() }
 func (e *Engine) Stop() error {
 	server := e.server.Load()
 	e.listener.Close()
+	controlErr := e.control.Close()
 	server.Shutdown()
 	deadline := time.Now().Add(stopTimeout)
 	for server.Conns() > 0 && time.Now().Before(deadline) {
@@ -289,7 +309,7 @@ func (e *Engine) Stop() error {
 	<-e.trimmed
 	<-e.watched
 	e.broker.Close()
-	err := errors.Join(e.bodies.Close(), e.store.Close())
+	err := errors.Join(controlErr, e.bodies.Close(), e.store.Close())
 	if err == nil {
 		err = e.leaveCleanMark()
 	}
@@ -340,6 +360,9 @@ func (e *Engine) stopLoops() {
 
 // abort undoes a start that failed half way.
 func (e *Engine) abort() {
+	if e.control != nil {
+		_ = e.control.Close()
+	}
 	e.stopLoops() // those that were made need it even if they never ran
 	if e.broker != nil {
 		e.broker.Close()

@@ -17,6 +17,7 @@ func (e *Engine) trim() {
 	ticker := time.NewTicker(trimInterval)
 	defer ticker.Stop()
 	calm := newCalm(heapAllocated())
+	first := true
 	for {
 		select {
 		case <-ticker.C:
@@ -24,7 +25,11 @@ func (e *Engine) trim() {
 			if calm.look() {
 				debug.FreeOSMemory()
 				calm.freed()
+				giveBackProgram()
+			} else if first {
+				giveBackProgram()
 			}
+			first = false
 		case <-e.stop:
 			return
 		}

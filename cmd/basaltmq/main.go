@@ -39,6 +39,9 @@ Usage: basaltmq -D DIR [flags]
       --default-user NAME, --default-password PASSWORD
                           the user that the first start on a data directory makes:
                           an administrator with all permissions (guest, guest)
+      --definitions FILE  definitions as RabbitMQ and LavinMQ export them, imported
+                          at every start, wholly or not at all; if they have users,
+                          the default user is not made
       --loopback-users L  users that may only connect from this machine, separated
                           by commas, or none (guest)
       --disk-free-min N   below this much free space publishers are blocked;
@@ -80,6 +83,7 @@ func parse(args []string) (*options, error) {
 	str(&o.config.DefaultUser, "", "default-user")
 	str(&o.config.DefaultPassword, "", "default-password")
 	str(&loopback, "guest", "loopback-users")
+	str(&o.config.Definitions, "", "definitions")
 	str(&largest, "128MiB", "max-message")
 	fs.BoolVar(&o.config.SetTimestamp, "set-timestamp", false, "")
 	for _, n := range []string{"p", "amqp-port"} {

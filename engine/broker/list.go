@@ -21,6 +21,33 @@ func (vh *VHost) SortedQueues() []*Queue {
 	return queues
 }
 
+// FindQueue finds a queue, whoever it belongs to; nil if there is none.
+func (vh *VHost) FindQueue(name string) *Queue {
+	vh.mu.RLock()
+	defer vh.mu.RUnlock()
+	return vh.queues[name]
+}
+
+// HasExchange says whether there is an exchange.
+func (vh *VHost) HasExchange(name string) bool {
+	vh.mu.RLock()
+	defer vh.mu.RUnlock()
+	return vh.exchanges[name] != nil
+}
+
+// QueueType is the type that arguments of a queue ask for.
+func QueueType(arguments amqp.Table) string { return queueType(arguments) }
+
+// UserConnections is the number of a user's open connections.
+func (b *Broker) UserConnections(name string) int64 {
+	u := b.users.User([]byte(name))
+	if u == nil {
+		return 0
+	}
+	connections, _ := u.Counts()
+	return connections
+}
+
 // SortedExchanges returns all exchanges by name, predeclared ones and the
 // default one (with an empty name) included.
 func (vh *VHost) SortedExchanges() []*Exchange {

@@ -24,6 +24,17 @@ type node struct {
 // open starts a broker on dir; it is stopped when the test ends, if it was not.
 func open(t testing.TB, dir string) *node {
 	t.Helper()
+	n := openFor(t, dir)
+	t.Cleanup(n.stop)
+	return n
+}
+
+// openFor starts a broker that the caller stops.
+func openFor(t testing.TB, dir string) *node {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
 	posix, err := disk.OpenPosix(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +61,6 @@ func open(t testing.TB, dir string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(n.stop)
 	return n
 }
 

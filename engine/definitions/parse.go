@@ -56,7 +56,7 @@ func parse(data []byte, vhost string) (in *broker.Import, refused []broker.Refus
 
 func (p *parser) refuse(at string, err error) {
 	if err != nil && len(p.refused) < refusalsMax {
-		p.refused = append(p.refused, broker.Refusal{At: at, Text: errorText(err)})
+		p.refused = append(p.refused, broker.Refusal{At: at, Text: ErrorText(err)})
 	}
 }
 
@@ -96,8 +96,8 @@ func (p *parser) file(data []byte) {
 	slices.Sort(p.ignored)
 }
 
-// errorText words errors of package json for who has written the file.
-func errorText(err error) string {
+// ErrorText words errors of package json for who has written the file.
+func ErrorText(err error) string {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
 		kinds := map[string]string{"bool": "true or false", "string": "a text", "int64": "a whole number", "slice": "an array", "struct": "an object", "map": "an object"}

@@ -173,8 +173,28 @@ func FuzzImport(f *testing.F) {
 	f.Add(data)
 	f.Add([]byte(`{"vhosts":[{"name":"/"}],"queues":[{"name":"q","vhost":"/","arguments":{"x-max-length":1}}],"bindings":[{"source":"amq.topic","vhost":"/","destination":"q","destination_type":"queue","routing_key":"#"}]}`))
 	f.Add([]byte(`{"users":[{"name":"u","password":"p","tags":"a,b"}],"parameters":[{"vhost":"/","component":"c","name":"n","value":[]}],"global_parameters":[{"name":"g","value":null}]}`))
+	// A broker is cheap to ask and expensive to make: one for many files, until
+	// it has become large.
+	dir, err := os.MkdirTemp("", "definitions-fuzz-")
+	if err != nil {
+		f.Fatal(err)
+	}
+	n, made := (*node)(nil), 0
+	f.Cleanup(func() {
+		if n != nil {
+			n.stop()
+		}
+		_ = os.RemoveAll(dir)
+	})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		n := open(t, t.TempDir())
+		if n != nil && len(export(t, n.Broker, "")) > 64<<10 {
+			n.stop()
+			n = nil
+		}
+		if n == nil {
+			made++
+			n = openFor(t, fmt.Sprintf("%s/%d", dir, made))
+		}
 		before := export(t, n.Broker, "")
 		if _, err := Import(n.Broker, data, ""); err != nil {
 			if after := export(t, n.Broker, ""); after != before {

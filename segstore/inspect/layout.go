@@ -49,7 +49,8 @@ type survey struct {
 const (
 	LockName        = ".lock"
 	DefinitionsName = "definitions"
-	CleanStopName   = "clean-stop" // there between a stop in good order and the next start
+	CleanStopName   = "clean-stop"   // there between a stop in good order and the next start
+	ControlName     = "control.sock" // a socket; a broker that was killed leaves it
 )
 
 func (s *survey) note(level Level, file, format string, args ...any) {
@@ -81,7 +82,7 @@ func look(fsys fs.FS, withBodies bool) (*survey, error) {
 			s.note(readLevel(followErr), name, "a link that leads nowhere: %v", plainError(followErr))
 		case wrong != "":
 			s.note(Damage, name, "%s", wrong)
-		case name == LockName || name == DefinitionsName:
+		case name == LockName || name == DefinitionsName || name == ControlName || name == ControlName+".new":
 		case name == CleanStopName:
 			s.cleanStop = true
 		case name == segstore.LogsDir && e.IsDir():

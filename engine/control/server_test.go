@@ -1,0 +1,101 @@
+package control
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestServer_SlowClients: clients that send nothing, or half a request, are cut
+// off, and those who waited for their places are served.
+func TestServer_SlowClients(t *testing.T) {
+	dir := t.TempDir()
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.ReadAll(r.Body); err == nil {
+			_, _ = io.WriteString(w, "served")
+		}
+	})
+	s, err := serve(dir, handler, slog.New(slog.DiscardHandler), 50*time.Millisecond, 100*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var slow []net.Conn
+	for i := range 2 * connectionsMax {
+		c, err := Dial(context.Background(), s.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch i % 3 {
+		case 1:
+			_, _ = io.WriteString(c, "GET / HT")
+		case 2:
+			_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: b\r\nContent-Length: 1000\r\n\r\nx")
+		}
+		slow = append(slow, c)
+	}
+	c, err := Dial(context.Background(), s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: b\r\n\r\n")
+	response, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(response.Body); err != nil || string(text) != "served" {
+		t.Errorf("%q, %v", text, err)
+	}
+	response.Body.Close()
+	c.Close()
+	for i, c := range slow {
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			t.Errorf("slow client %d: %v", i, err)
+		}
+		c.Close()
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, SocketName)); err == nil {
+		t.Error("the socket is left behind")
+	}
+}
+
+// TestServer_LargeHeaders are refused.
+func TestServer_LargeHeaders(t *testing.T) {
+	s, err := Serve(t.TempDir(), http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Dial(context.Background(), s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: b\r\n")
+		for range 1024 {
+			if _, err := io.WriteString(c, "X-Filler: 0123456789012345678901234567890123456789\r\n"); err != nil {
+				return
+			}
+		}
+	}()
+	response, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil || response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("%v, %v", response, err)
+	}
+	c.Close()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
