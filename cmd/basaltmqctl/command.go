@@ -12,7 +12,7 @@ import (
 // Exit statuses. What 1 means in particular is part of each command's help.
 const (
 	exitOK       = 0
-	exitProblems = 1 // the command did its work and found something wrong
+	exitProblems = 1 // the command did its work and found something wrong, or the broker refused
 	exitUsage    = 2 // command line not understood, or nothing could be done
 )
 
@@ -22,7 +22,7 @@ const program = "basaltmqctl"
 // command is one command of the tree.
 type command struct {
 	path     string // "store verify"
-	operands string // "DIR QUEUE", as in the usage line; all are required
+	operands string // "DIR [QUEUE] [COLUMN...]", as in the usage line; those in brackets are optional
 	summary  string // one line of the overview
 	details  string // paragraphs after the usage line
 	// prepare declares the options and returns what runs after parsing.
@@ -54,10 +54,14 @@ var errHelp = errors.New("help requested")
 func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
 	err := dispatch(ctx, arguments, console{stdout, stderr})
 	var usage *usageError
+	var refused *refusal
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errProblems):
+		return exitProblems
+	case errors.As(err, &refused):
+		fmt.Fprintf(stderr, "%s: %v\n", program, refused)
 		return exitProblems
 	case errors.As(err, &usage):
 		fmt.Fprintf(stderr, "%s: %s (see %s)\n", program, usage.text, strings.TrimSpace(program+" help "+usage.help))
@@ -113,11 +117,20 @@ func isHelp(argument string) bool { return argument == "-h" || argument == "--he
 // check compares the number of operands with what the command wants.
 func (c command) check(operands []string) error {
 	wanted := strings.Fields(c.operands)
+	required, most := 0, len(wanted)
+	for _, name := range wanted {
+		if name[0] != '[' {
+			required++
+		}
+		if strings.HasSuffix(name, "...]") {
+			most = len(operands)
+		}
+	}
 	switch {
-	case len(operands) < len(wanted):
+	case len(operands) < required:
 		return usagef("%s: %s is missing", c.path, wanted[len(operands)])
-	case len(operands) > len(wanted):
-		return usagef("%s: unexpected argument %q", c.path, operands[len(wanted)])
+	case len(operands) > most:
+		return usagef("%s: unexpected argument %q", c.path, operands[most])
 	}
 	return nil
 }
@@ -186,14 +199,14 @@ func help(words []string, w io.Writer) error {
 func writeOverview(w io.Writer, list []command) {
 	fmt.Fprintf(w, "%s administers the BasaltMQ broker.\n\nUsage: %s COMMAND [options]\n\nCommands:\n", program, program)
 	for _, c := range list {
-		fmt.Fprintf(w, "  %-32s %s\n", strings.TrimSpace(c.path+" "+c.operands), c.summary)
+		fmt.Fprintf(w, "  %-48s %s\n", strings.TrimSpace(c.path+" "+c.operands), c.summary)
 	}
 	fmt.Fprintf(w, `
-  help [COMMAND]                   explain a command and its options
+  help [COMMAND]                                   explain a command and its options
   --help, --version
 
-Exit status: %d all is well; %d problems were found; %d the command line was not
-understood, or nothing could be done.
+Exit status: %d all is well; %d problems were found, or the broker refused; %d the
+command line was not understood, or nothing could be done (is the broker running?).
 `, exitOK, exitProblems, exitUsage)
 }
 

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/basaltmq/basaltmq/engine/control"
+)
+
+// refusal is what the broker has refused: status 1. Lines are problems of a file.
+type refusal struct {
+	text  string
+	lines []string
+}
+
+func (r *refusal) Error() string {
+	if len(r.lines) == 0 {
+		return r.text
+	}
+	return r.text + ":\n  " + strings.Join(r.lines, "\n  ")
+}
+
+// session is one command's conversation with a running broker.
+type session struct {
+	ctx    context.Context
+	out    console
+	socket string
+	format string
+	quiet  bool
+	vhost  string
+	client *http.Client
+}
+
+// remote makes a command that talks to a running broker. vhost gives it the
+// option -p.
+func remote(path, operands, summary, details string, vhost bool, prepare func(f *flagSet) func(s *session, operands []string) error) command {
+	return command{path: path, operands: operands, summary: summary, details: details, prepare: func(f *flagSet) func(context.Context, console, []string) error {
+		dir := f.text("D", "data-dir", "DIR", "", "data directory of the broker")
+		socket := f.text("", "socket", "FILE", "", "its control socket, instead of the one in the data directory")
+		format := f.text("f", "format", "FORMAT", "text", "text or json")
+		quiet := f.toggle("q", "quiet", "no header line above lists")
+		name := new(string)
+		if vhost {
+			name = f.text("p", "vhost", "NAME", "/", "virtual host")
+		}
+		action := prepare(f)
+		return func(ctx context.Context, out console, operands []string) error {
+			s := &session{ctx: ctx, out: out, socket: *socket, format: *format, quiet: *quiet, vhost: *name}
+			switch {
+			case s.format != "text" && s.format != "json":
+				return usagef("--format %q is neither text nor json", s.format)
+			case s.socket == "" && *dir == "":
+				return usagef("which broker? Give its data directory with -D, or its socket with --socket")
+			case s.socket == "":
+				s.socket = filepath.Join(*dir, control.SocketName)
+			}
+			s.client = &http.Client{Transport: &http.Transport{
+				DisableKeepAlives: true,
+				DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return control.Dial(ctx, s.socket) },
+			}}
+			return action(s, operands)
+		}
+	}}
+}
+
+// api makes a request path of segments; each may be any text but empty.
+func api(segments ...string) string {
+	var b strings.Builder
+	b.WriteString("/api")
+	for _, segment := range segments {
+		b.WriteString("/" + url.PathEscape(segment))
+	}
+	return b.String()
+}
+
+// do sends a request. body is nil, a reader, or a value that is sent as JSON. The
+// caller closes what is returned.
+func (s *session) do(method, path string, body any, headers ...string) (io.ReadCloser, error) {
+	if strings.Contains(path+"/", "//") {
+		return nil, usagef("a name must not be empty")
+	}
+	var content io.Reader
+	switch body := body.(type) {
+	case nil:
+	case io.Reader:
+		content = body
+	default:
+		data, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		content = bytes.NewReader(data)
+	}
+	request, err := http.NewRequestWithContext(s.ctx, method, "http://broker"+path, content)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return nil, s.unreachable(err)
+	}
+	if response.StatusCode < 300 {
+		return response.Body, nil
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Reason   string
+		Problems []string
+	}
+	if err := json.NewDecoder(io.LimitReader(response.Body, 16<<20)).Decode(&answer); err != nil || answer.Reason == "" {
+		return nil, fmt.Errorf("the broker answered %s: is it of another version?", response.Status)
+	}
+	return nil, &refusal{answer.Reason, answer.Problems}
+}
+
+// change sends a request whose answer says nothing more.
+func (s *session) change(method, path string, body any, headers ...string) error {
+	answer, err := s.do(method, path, body, headers...)
+	if err != nil {
+		return err
+	}
+	return answer.Close()
+}
+
+// unreachable says what a failed connection is likely to mean.
+func (s *session) unreachable(err error) error {
+	switch {
+	case s.ctx.Err() != nil:
+		return s.ctx.Err()
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no %s: no broker is running on this data directory, or it is another one that the broker got with -D", s.socket)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("nobody answers on %s: the broker that made it was killed; start it again", s.socket)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s is for the broker's user only: run as that user or as root", s.socket)
+	}
+	return fmt.Errorf("the broker did not answer on %s: %w", s.socket, err)
+}
+
+// get reads an answer in JSON into v.
+func (s *session) get(path string, v any) error {
+	answer, err := s.do(http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer answer.Close()
+	d := json.NewDecoder(answer)
+	d.UseNumber()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("the broker's answer ended early: %w", err)
+	}
+	return nil
+}
