@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/basaltmq/basaltmq/segstore/disk/sim"
 )
 
 var updateGolden = flag.Bool("update", false, "write testdata anew")
@@ -156,13 +158,8 @@ func TestImport_Refused(t *testing.T) {
 	}
 }
 
-// TestImport_Many imports 10,000 queues and 100,000 bindings as one record, and
-// finds them after a crash and after a restart.
-func TestImport_Many(t *testing.T) {
-	queues, each := 10_000, 10
-	if testing.Short() {
-		queues = 500
-	}
+// many is a file with so many queues, and bindings for each.
+func many(queues, each int) string {
 	var b strings.Builder
 	b.WriteString(`{"vhosts":[{"name":"v"}],"exchanges":[{"name":"e","vhost":"v","type":"topic"}],"queues":[`)
 	for i := range queues {
@@ -173,25 +170,49 @@ func TestImport_Many(t *testing.T) {
 		fmt.Fprintf(&b, `{"source":"e","vhost":"v","destination":"q%d","destination_type":"queue","routing_key":"key.%d.#"},`, i/each, i)
 	}
 	b.WriteString(`{"source":"e","vhost":"v","destination":"last","destination_type":"queue","routing_key":""}]}`)
-	dir := t.TempDir()
-	n := open(t, dir)
+	return b.String()
+}
+
+// TestImport_Many imports 2,000 queues and 20,000 bindings as one record, and
+// finds them after a crash and after a restart.
+func TestImport_Many(t *testing.T) {
+	const queues, each = 2000, 10
+	file := many(queues, each)
+	d := sim.New(sim.Options{})
+	n := openDisk(t, d)
 	before := n.Definitions().Last()
-	r := mustImport(t, n, b.String(), "")
+	r := mustImport(t, n, file, "")
 	if n.Definitions().Last() != before+2 { // one more says that there are records of virtual hosts
 		t.Errorf("the import made %d records", n.Definitions().Last()-before)
 	}
 	if want := queues + queues*each + 4; r.Changes != want {
 		t.Errorf("%d changes, want %d", r.Changes, want)
 	}
-	if again := mustImport(t, n, b.String(), ""); again.Changes != 0 {
+	if again := mustImport(t, n, file, ""); again.Changes != 0 {
 		t.Errorf("importing again changed %d things", again.Changes)
 	}
 	want := export(t, n.Broker, "")
-	if got := export(t, open(t, copyDir(t, dir)).Broker, ""); got != want {
+	crashed, stopped := openDisk(t, d.Kill()), openDisk(t, d.PowerCut())
+	if got := export(t, crashed.Broker, ""); got != want {
 		t.Error("after a crash there is something else")
 	}
+	if got := export(t, stopped.Broker, ""); got != want {
+		t.Error("after a power cut there is something else")
+	}
 	n.stop()
-	if got := export(t, open(t, dir).Broker, ""); got != want {
-		t.Error("after a restart there is something else")
+	crashed.stop()
+	stopped.stop()
+}
+
+// BenchmarkImport_TenThousand imports 10,000 queues and 100,000 bindings.
+func BenchmarkImport_TenThousand(b *testing.B) {
+	file := many(10_000, 10)
+	b.SetBytes(int64(len(file)))
+	for range b.N {
+		n := openDisk(b, sim.New(sim.Options{}))
+		mustImport(b, n, file, "")
+		b.StopTimer()
+		n.stop()
+		b.StartTimer()
 	}
 }

@@ -39,10 +39,17 @@ func openFor(t testing.TB, dir string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{disk: posix, committed: make(chan struct{}, 1)}
+	return openDisk(t, posix)
+}
+
+// openDisk starts a broker that the caller stops, on any disk.
+func openDisk(t failer, d disk.Disk) *node {
+	t.Helper()
+	var err error
+	n := &node{disk: d, committed: make(chan struct{}, 1)}
 	var journaled []broker.MetaRecord
 	n.store, err = segstore.Open(segstore.Options{
-		Disk: posix, Arena: new(arena.Pool),
+		Disk: d, Arena: new(arena.Pool),
 		OnCommit: func() {
 			select {
 			case n.committed <- struct{}{}:
@@ -57,7 +64,7 @@ func openFor(t testing.TB, dir string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Broker, err = broker.Open(broker.Options{Store: n.store, Disk: posix, Logger: slog.New(slog.DiscardHandler), Journaled: journaled})
+	n.Broker, err = broker.Open(broker.Options{Store: n.store, Disk: d, Logger: slog.New(slog.DiscardHandler), Journaled: journaled})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/segstore/disk/sim"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -105,15 +106,7 @@ func populate(t *rapid.T, n *node) {
 // without effect, and into an empty one, which then exports the same.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		dirs := [2]string{}
-		for i := range dirs {
-			dir, err := os.MkdirTemp(t.TempDir(), "")
-			if err != nil {
-				rt.Fatal(err)
-			}
-			dirs[i] = dir
-		}
-		from := open(t, dirs[0])
+		from := openDisk(rt, sim.New(sim.Options{}))
 		defer from.stop()
 		populate(rt, from)
 		file := export(rt, from.Broker, "")
@@ -123,7 +116,8 @@ func TestRoundTrip(t *testing.T) {
 		if r, err := Import(from.Broker, []byte(file), ""); err != nil || r.Changes != 0 {
 			rt.Fatalf("importing what is there changed %d things: %v\n%s", r.Changes, err, file)
 		}
-		to := open(t, dirs[1])
+		d := sim.New(sim.Options{})
+		to := openDisk(rt, d)
 		defer to.stop()
 		r, err := Import(to.Broker, []byte(file), "")
 		if err != nil {
@@ -134,7 +128,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 		// A crash after the record is durable leaves all of it.
 		to.await(r.Seq)
-		crashed := open(t, copyDir(t, dirs[1]))
+		crashed := openDisk(rt, d.Kill())
 		defer crashed.stop()
 		transient := 0
 		for _, s := range to.VHosts() {
