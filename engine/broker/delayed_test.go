@@ -340,7 +340,7 @@ func TestDelayed_Restarts(t *testing.T) {
 // ones are read together, large ones alone, and all come in order.
 func TestDelayed_Scattered(t *testing.T) {
 	t.Parallel()
-	for name, size := range map[string]int{"small": 10, "large": gatherBytesMax / 40, "too large together": gatherBytesMax / 100} {
+	for name, size := range map[string]int{"small": 10, "large": gatherBytesMax / 60, "too large together": gatherBytesMax / 70} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := openClocked(t, sim.New(sim.Options{}), 1000)
@@ -348,14 +348,14 @@ func TestDelayed_Scattered(t *testing.T) {
 			c.exchange(delayedExchange("d", "fanout", true))
 			q := c.queue(QueueDeclare{Name: "q", Durable: true}, nil)
 			c.bind(Binding{Source: "d", Queue: "q"})
-			const count = 300
+			const count = 90
 			want := make([]string, count)
 			for i := range count {
 				place := i * 101 % count
 				want[place] = fmt.Sprintf("%0*d", size-i%7, i)
 				c.post("d", "k", delayedBy(int64(10+place)), want[place])
 			}
-			c.until(1100)
+			c.until(1050)
 			c.until(1000 + 10 + count)
 			got := c.ready(q)
 			for i := range want {
