@@ -31,10 +31,14 @@ for io in ${INTEROP_IO:-posix uring}; do
 	cp "$BROKER_LOG" "$results/$io/broker.log"
 	broker_stop
 done
-go run ./scripts/interop/scores "$verb" "${directories[@]}" || {
+# The verdict is the last thing printed: a long log may be cut at its start.
+status=0
+verdict=$(go run ./scripts/interop/scores "$verb" "${directories[@]}" 2>&1) || status=$?
+if [[ $status -ne 0 ]]; then
 	for directory in "${directories[@]}"; do
 		echo "the broker's log:" >&2
-		tail -n 50 "$directory/broker.log" >&2
+		tail -n 20 "$directory/broker.log" >&2
 	done
-	exit 1
-}
+fi
+printf '%s\n' "$verdict"
+exit "$status"

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Compiles the checks with javac, or with Debian's ecj where there is only a
-# runtime, and runs them: run.sh [WORD…], see Checks.java.
+# runtime, and runs them: run.sh [WORD…], see Checks.java. Debian's ecj calls
+# itself javac too (by update-alternatives), and takes other flags.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 classes="$(mktemp -d)"
 trap 'rm -rf "$classes"' EXIT
 path=/usr/share/java/amqp-client.jar:/usr/share/java/slf4j-api.jar:/usr/share/java/slf4j-nop.jar
-if command -v javac >/dev/null; then
+if [[ "$(javac -version 2>&1)" == 'javac '* ]]; then
   javac -Xlint:all -Werror -proc:none -cp "$path" -d "$classes" ./*.java
 else
   ecj -source 11 -target 11 -proc:none -cp "$path" -d "$classes" ./*.java

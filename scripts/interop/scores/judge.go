@@ -49,6 +49,10 @@ func (r *report) suite(run *suiteRun, kept suiteRecord, missing map[string]strin
 			tell(&r.improvements, "passes and is not in scores.json: %s", name)
 		}
 	}
+	if len(run.tests) == 0 && len(kept.Passed) > 0 {
+		tell(&r.lost, "reported no test at all; %d passed before", len(kept.Passed))
+		return
+	}
 	for _, name := range kept.Passed {
 		if _, reported := run.tests[name]; !reported {
 			tell(&r.lost, "not reported any more, and passed before: %s", name)
