@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/basaltmq/basaltmq/engine/admin"
 	"github.com/basaltmq/basaltmq/engine/amqp"
 	"github.com/basaltmq/basaltmq/engine/broker"
-	"github.com/basaltmq/basaltmq/engine/control"
 	"github.com/basaltmq/basaltmq/engine/loop"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/arena"
@@ -91,8 +91,8 @@ type Engine struct {
 	broker   *broker.Broker
 	loops    []*loop.Loop
 	server   atomic.Pointer[amqp.Server]
-	handler  atomic.Pointer[control.Handler]
-	control  *control.Server
+	handler  atomic.Pointer[admin.Handler]
+	control  *admin.Server
 	listener *loop.Listener
 	stop     chan struct{}
 	trimmed  chan struct{}

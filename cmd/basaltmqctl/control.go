@@ -15,7 +15,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/basaltmq/basaltmq/engine/control"
+	"github.com/basaltmq/basaltmq/engine/admin"
 )
 
 // refusal is what the broker has refused: status 1. Lines are problems of a file.
@@ -63,11 +63,11 @@ func remote(path, operands, summary, details string, vhost bool, prepare func(f 
 			case s.socket == "" && *dir == "":
 				return usagef("which broker? Give its data directory with -D, or its socket with --socket")
 			case s.socket == "":
-				s.socket = filepath.Join(*dir, control.SocketName)
+				s.socket = filepath.Join(*dir, admin.SocketName)
 			}
 			s.client = &http.Client{Transport: &http.Transport{
 				DisableKeepAlives: true,
-				DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return control.Dial(ctx, s.socket) },
+				DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return admin.Dial(ctx, s.socket) },
 			}}
 			return action(s, operands)
 		}

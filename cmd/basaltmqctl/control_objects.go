@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/basaltmq/basaltmq/engine/control"
+	"github.com/basaltmq/basaltmq/engine/admin"
 )
 
 func escapeQuery(s string) string { return url.QueryEscape(s) }
@@ -138,7 +138,7 @@ func (s *session) count(method, path, field, text string, headers ...string) err
 }
 
 func status(s *session, _ []string) error {
-	var o control.Overview
+	var o admin.Overview
 	if err := s.get(api("overview"), &o); err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (s *session) importFile(target, name string) error {
 		return err
 	}
 	defer answer.Close()
-	var done control.Imported
+	var done admin.Imported
 	if err := json.NewDecoder(answer).Decode(&done); err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/basaltmq/basaltmq/engine"
+	"github.com/basaltmq/basaltmq/engine/admin"
 	"github.com/basaltmq/basaltmq/engine/amqptest"
-	"github.com/basaltmq/basaltmq/engine/control"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -29,7 +29,7 @@ func running(t *testing.T) (e *engine.Engine, dir string) {
 		if err := e.Stop(); err != nil {
 			t.Error(err)
 		}
-		if _, err := os.Lstat(filepath.Join(dir, control.SocketName)); err == nil {
+		if _, err := os.Lstat(filepath.Join(dir, admin.SocketName)); err == nil {
 			t.Error("the socket is left behind")
 		}
 	})
@@ -238,13 +238,13 @@ func TestControl_Unreachable(t *testing.T) {
 func TestControl_Socket(t *testing.T) {
 	e, dir := running(t)
 	_ = e
-	socket := filepath.Join(dir, control.SocketName)
+	socket := filepath.Join(dir, admin.SocketName)
 	info, err := os.Lstat(socket)
 	if err != nil || info.Mode().Perm() != 0o600 || info.Mode().Type() != fs.ModeSocket {
 		t.Fatalf("%v, %v", info, err)
 	}
 	left := t.TempDir()
-	for _, name := range []string{control.SocketName, control.SocketName + ".new"} {
+	for _, name := range []string{admin.SocketName, admin.SocketName + ".new"} {
 		if err := os.WriteFile(filepath.Join(left, name), nil, 0o666); err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +259,7 @@ func TestControl_Socket(t *testing.T) {
 	if err := second.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(left, control.SocketName), nil, 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(left, admin.SocketName), nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
 	if got := ctl("store", "verify", left); got.status != 0 || strings.Contains(got.stdout, "not a name of the broker") {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/basaltmq/basaltmq/engine/control"
+	"github.com/basaltmq/basaltmq/engine/admin"
 )
 
 // stdin is where passwords and files may come from.
@@ -48,7 +48,7 @@ func users() []command {
 				if err != nil {
 					return err
 				}
-				c := control.UserChange{Password: &text}
+				c := admin.UserChange{Password: &text}
 				if *tags != "" {
 					list := strings.Split(*tags, ",")
 					c.Tags = &list
@@ -65,16 +65,16 @@ func users() []command {
 				if err != nil {
 					return err
 				}
-				return s.change(http.MethodPatch, api("users", o[0]), control.UserChange{Password: &text})
+				return s.change(http.MethodPatch, api("users", o[0]), admin.UserChange{Password: &text})
 			}
 		}),
 		simple("clear_password", "USER", "make a user that cannot log in with a password", false, func(s *session, o []string) error {
 			none := ""
-			return s.change(http.MethodPatch, api("users", o[0]), control.UserChange{Hash: &none})
+			return s.change(http.MethodPatch, api("users", o[0]), admin.UserChange{Hash: &none})
 		}),
 		simple("set_user_tags", "USER [TAG...]", "replace the tags of a user; without TAG it has none", false, func(s *session, o []string) error {
 			tags := o[1:]
-			return s.change(http.MethodPatch, api("users", o[0]), control.UserChange{Tags: &tags})
+			return s.change(http.MethodPatch, api("users", o[0]), admin.UserChange{Tags: &tags})
 		}),
 		simple("set_user_limits", "USER LIMITS", `limit a user: {"max-connections": 10, "max-channels": 100}`, false, func(s *session, o []string) error {
 			return s.limits("user-limits", o[0], o[1])
@@ -108,7 +108,7 @@ func vhosts() []command {
 			tags := f.text("", "tags", "LIST", "", "tags, separated by commas")
 			kind := f.text("", "default-queue-type", "TYPE", "", "type of queues that are declared without one")
 			return func(s *session, o []string) error {
-				c := control.VHostChange{Description: description, DefaultQueueType: kind}
+				c := admin.VHostChange{Description: description, DefaultQueueType: kind}
 				if *tags != "" {
 					list := strings.Split(*tags, ",")
 					c.Tags = &list

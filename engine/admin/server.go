@@ -1,4 +1,4 @@
-package control
+package admin
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func serve(dir string, handler http.Handler, logger *slog.Logger, headerTimeout,
 	s := &Server{path: filepath.Join(dir, SocketName), done: make(chan struct{})}
 	listener, err := listen(dir)
 	if err != nil {
-		return nil, fmt.Errorf("control: cannot make the socket %s: %w", s.path, err)
+		return nil, fmt.Errorf("admin: cannot make the socket %s: %w", s.path, err)
 	}
 	s.socket = &limitedListener{Listener: listener, slots: make(chan struct{}, connectionsMax), closed: make(chan struct{})}
 	s.http = &http.Server{

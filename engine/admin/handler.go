@@ -1,4 +1,4 @@
-package control
+package admin
 
 import (
 	"context"
@@ -98,7 +98,7 @@ func (h *Handler) durable(ctx context.Context, seq uint64) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("control: the change is made, but the disk has not confirmed it: %w", ctx.Err())
+			return fmt.Errorf("admin: the change is made, but the disk has not confirmed it: %w", ctx.Err())
 		}
 	}
 }

@@ -5,23 +5,23 @@ import (
 	"os"
 	"time"
 
+	"github.com/basaltmq/basaltmq/engine/admin"
 	"github.com/basaltmq/basaltmq/engine/broker"
-	"github.com/basaltmq/basaltmq/engine/control"
 	"github.com/basaltmq/basaltmq/engine/definitions"
 )
 
 // serveControl starts the administration's socket in the data directory.
 func (e *Engine) serveControl() (err error) {
 	began := time.Now()
-	h := control.NewHandler(control.Options{
+	h := admin.NewHandler(admin.Options{
 		Broker: e.broker, AMQP: e.server.Load(), Version: e.config.Version,
-		Status: func() control.Status {
+		Status: func() admin.Status {
 			sockets, files := e.Backends()
 			durability := "fsync"
 			if e.config.DurabilityOS {
 				durability = "os"
 			}
-			return control.Status{
+			return admin.Status{
 				PID: os.Getpid(), UptimeSeconds: int64(time.Since(began).Seconds()), DataDir: e.config.DataDir,
 				Listeners: map[string]string{"amqp": e.Addr().String()}, Loops: e.Loops(),
 				Sockets: sockets, Files: files, Durability: durability,
@@ -29,7 +29,7 @@ func (e *Engine) serveControl() (err error) {
 		},
 	})
 	e.handler.Store(h)
-	e.control, err = control.Serve(e.config.DataDir, h, e.logger)
+	e.control, err = admin.Serve(e.config.DataDir, h, e.logger)
 	return err
 }
 

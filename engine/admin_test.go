@@ -14,15 +14,15 @@ import (
 	"testing"
 
 	"github.com/basaltmq/basaltmq/engine"
+	"github.com/basaltmq/basaltmq/engine/admin"
 	"github.com/basaltmq/basaltmq/engine/amqptest"
-	"github.com/basaltmq/basaltmq/engine/control"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
 // operator talks to a broker's control socket.
 func operator(dir string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return control.Dial(ctx, filepath.Join(dir, control.SocketName))
+		return admin.Dial(ctx, filepath.Join(dir, admin.SocketName))
 	}}}
 }
 

@@ -1,4 +1,4 @@
-// Package control is the broker's administration: an HTTP handler with JSON, and
+// Package admin is the broker's administration: an HTTP handler with JSON, and
 // the unix socket in the data directory that serves it to basaltmqctl. Paths and
 // field names are those of the management API that RabbitMQ and LavinMQ have, as
 // far as they go; what differs is in docs/ctl.md.
@@ -17,4 +17,4 @@
 //
 // Threading: a goroutine accepts, and each connection has one of its own while it
 // is open; there are none while nobody asks.
-package control
+package admin
