@@ -2,7 +2,6 @@ package broker
 
 import (
 	"github.com/basaltmq/basaltmq/segstore"
-	"github.com/basaltmq/basaltmq/segstore/bodies"
 )
 
 // reason says why a message leaves its queue other than by being consumed.
@@ -366,82 +365,4 @@ func (q *Queue) expectExpirations() {
 		e.expiring = true
 		q.VHost.broker.keeper.arm(q, 0)
 	}
-}
-
-// note records in the definitions that the queue has had messages with
-// expirations of their own: after a restart its head must be looked after
-// again. Not under the queue's lock: appending a definition may wait for a
-// transaction that wants it.
-func (k *keeper) note(q *Queue) (again int64) {
-	q.mu.Lock()
-	e := q.upkeep
-	due := e.expiring && !e.noted && q.Durable && q.Owner == nil
-	e.noted = e.noted || due
-	q.mu.Unlock()
-	if due {
-		q.VHost.recordAgain(q)
-	}
-	return unlimited
-}
-
-// sizeOf is the size of a record's body, wherever it is.
-func sizeOf(properties, body []byte) uint64 {
-	if IsExternal(properties) {
-		if ref, ok := bodies.DecodeRef(body); ok {
-			return ref.Size
-		}
-	}
-	return uint64(len(body))
-}
-
-// drop notes that the logs of a queue belong to nobody, while records are read.
-func (b *Broker) drop(q *Queue) {
-	for _, id := range []uint64{q.ID, q.countsID, q.dedupID, q.scheduleID} {
-		if id != 0 {
-			b.dropped[id] = true
-		}
-	}
-	if q.levels != nil {
-		for n := range levelIDs(q.Arguments) {
-			b.dropped[q.ID+1+n] = true
-		}
-	}
-}
-
-// dropLogs is the same for an exchange.
-func (b *Broker) dropLogs(e *Exchange) {
-	if e.history != nil {
-		b.drop(e.history)
-	}
-	if e.delayed != nil {
-		b.drop(e.delayed)
-	}
-	if e.dedup != nil {
-		b.dropped[e.dedup.id] = true
-	}
-}
-
-// recoverUpkeep gives a queue that the start found what its definition says.
-// known gets the log of delivery counts.
-func (q *Queue) recoverUpkeep(known map[uint64]*Queue) error {
-	if q.countsID != 0 {
-		read := q.readCounts
-		if q.stream != nil {
-			read = q.readTracked
-		}
-		if err := read(); err != nil {
-			return err
-		}
-		known[q.countsID] = q
-	}
-	if q.hadExpirations {
-		q.needUpkeep().noted = true
-		q.ExpectExpirations()
-	}
-	q.applyArguments()
-	if q.dedupID != 0 {
-		known[q.dedupID] = q
-		return q.readDedup()
-	}
-	return nil
 }
