@@ -197,8 +197,8 @@ func TestPacer(t *testing.T) {
 		if p.intended(count+1) <= now {
 			t.Fatal("an overdue message is not sent")
 		}
-		if p.wakeUp(count, now) <= now {
-			t.Fatal("the wake-up is in the past")
+		if wake := p.wakeUp(count, now); wake < now+int64(paceTick) || wake < p.intended(count) {
+			t.Fatalf("it wakes %d ns from now", wake-now)
 		}
 	})
 }
