@@ -69,6 +69,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Committed must be called when definition records may have become durable. Any
 // goroutine; it costs nothing while nobody waits.
 func (h *Handler) Committed() {
+	h.Broker.Committed()
 	if h.waiting.Load() == 0 {
 		return
 	}

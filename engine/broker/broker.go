@@ -37,12 +37,13 @@ type Options struct {
 
 // Broker is the set of virtual hosts of one data directory.
 type Broker struct {
-	store  *segstore.Store
-	logger *slog.Logger
-	bodies *bodies.Store
-	scan   bodyScan
-	keeper keeper
-	defs   *Definitions
+	store   *segstore.Store
+	logger  *slog.Logger
+	bodies  *bodies.Store
+	scan    bodyScan
+	keeper  keeper
+	commits commits
+	defs    *Definitions
 
 	// admin is held while users, permissions and virtual hosts change; it comes
 	// before all other locks.

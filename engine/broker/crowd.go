@@ -51,7 +51,7 @@ type Consumer struct {
 //
 // With a single active consumer nobody but the active one gets into a ring.
 // It stays active until it goes, whatever priority others have; then the
-// oldest one of the highest priority follows.
+// oldest one of the highest priority follows. While the queue is paused nobody is.
 type crowd struct {
 	mu        sync.Mutex
 	consumers []*Consumer // in the order in which they came
@@ -61,6 +61,7 @@ type crowd struct {
 	lower     []ring    // the other rings, highest first
 	single    bool      // one consumer at a time is active
 	active    *Consumer // that one; nil without consumers
+	paused    bool      // nobody is in a ring; see pause.go
 	levels    *levels   // of a priority queue; nil: a plain one
 }
 
@@ -234,7 +235,7 @@ func (q *Queue) Enter(c *Consumer) bool {
 		return mine
 	}
 	c.able = true
-	if q.single && q.active != c {
+	if q.paused || q.single && q.active != c {
 		q.mu.Unlock()
 		return false
 	}
@@ -272,7 +273,7 @@ func (q *Queue) DeliverableNow() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.stream != nil {
-		return len(q.consumers) > 0
+		return len(q.consumers) > 0 && !q.paused
 	}
 	return !q.deleted && q.ring != nil && q.total() == 0
 }
@@ -312,7 +313,7 @@ func (q *Queue) Detach(c *Consumer) {
 	i := slices.Index(q.consumers, c)
 	q.consumers = slices.Delete(q.consumers, i, i+1)
 	if q.active == c {
-		if q.active = q.successor(); q.active != nil && q.active.able {
+		if q.active = q.successor(); q.active != nil && q.active.able && !q.paused {
 			q.join(q.active)
 		}
 	}

@@ -14,6 +14,7 @@ type crowdModel struct {
 	e        *env
 	q        *Queue
 	single   bool
+	paused   bool
 	all      []*Consumer
 	attached []*Consumer // in order
 	able     map[*Consumer]bool
@@ -33,7 +34,7 @@ func (m *crowdModel) top() []*Consumer {
 }
 
 func (m *crowdModel) join(c *Consumer) {
-	if m.able[c] && (!m.single || m.active == c) && !slices.Contains(m.rings[c.Priority], c) {
+	if !m.paused && m.able[c] && (!m.single || m.active == c) && !slices.Contains(m.rings[c.Priority], c) {
 		m.rings[c.Priority] = append(m.rings[c.Priority], c)
 	}
 }
@@ -84,6 +85,22 @@ func (m *crowdModel) enter(t *rapid.T) {
 	}
 	if c.attached {
 		m.able[c] = true
+		m.join(c)
+	}
+}
+
+// pause pauses the queue or lets it go on: nobody is served in between.
+func (m *crowdModel) pause(t *rapid.T) {
+	if m.paused = rapid.Bool().Draw(t, "paused"); m.paused {
+		m.rings = map[int64][]*Consumer{}
+		for _, c := range m.all {
+			owner(c).setTold(false)
+		}
+	}
+	if _, err := m.e.vh.PauseQueue(m.q, m.paused); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range m.attached {
 		m.join(c)
 	}
 }
@@ -172,7 +189,7 @@ func TestCrowd_Model(t *testing.T) {
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"attach": m.attach, "attach2": m.attach, "detach": m.detach, "enter": m.enter, "enter2": m.enter, "enter3": m.enter,
-			"leave": m.leave, "publish": m.publish, "publish2": m.publish, "take": m.take, "take2": m.take, "take3": m.take,
+			"leave": m.leave, "pause": m.pause, "publish": m.publish, "publish2": m.publish, "take": m.take, "take2": m.take, "take3": m.take,
 			"give back": m.giveBack, "": m.check,
 		})
 		if _, _, err := e.vh.DeleteQueue([]byte(name), false, false, nil); err != nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,6 +133,7 @@ type env struct {
 	log      *logBuffer
 
 	journaled []MetaRecord // that the start found
+	opened    atomic.Pointer[Broker]
 }
 
 // cleanMark is a file that a stop in good order leaves.
@@ -196,6 +198,9 @@ func tryOpen(t tb, d *testDisk, o segstore.Options, change ...func(*Options)) (*
 		case e.progress <- struct{}{}:
 		default:
 		}
+		if b := e.opened.Load(); b != nil {
+			b.Committed()
+		}
 	}
 	o.OnMeta = func(seq uint64, rec []byte) error {
 		e.journaled = append(e.journaled, MetaRecord{Seq: seq, Data: bytes.Clone(rec)})
@@ -218,6 +223,7 @@ func tryOpen(t tb, d *testDisk, o segstore.Options, change ...func(*Options)) (*
 		_ = errors.Join(e.store.Close(), d.Close())
 		return nil, err
 	}
+	e.opened.Store(e.broker)
 	e.vh = e.broker.VHost(DefaultVHost)
 	return e, nil
 }

@@ -33,6 +33,8 @@ const (
 	flagDedup       // there is a log of values seen
 	flagDelayed     // the exchange keeps delayed messages
 	flagLevels      // the ids behind the log's own are for its levels; see levels.go
+
+	flagPaused = flagInternal // of queues
 )
 
 type fields []byte
@@ -77,7 +79,8 @@ func queueRecord(kind byte, vh *VHost, q *Queue) []byte {
 		return f
 	}
 	f = append(f, flagIf(q.AutoDelete, flagAutoDelete)|flagIf(q.hadExpirations, flagExpirations)|
-		flagIf(q.countsID != 0, flagCounts)|flagIf(q.dedupID != 0, flagDedup)|flagIf(q.Ranked(), flagLevels))
+		flagIf(q.countsID != 0, flagCounts)|flagIf(q.dedupID != 0, flagDedup)|flagIf(q.Ranked(), flagLevels)|
+		flagIf(q.Paused(), flagPaused))
 	f = f.str(string(q.Arguments))
 	if q.countsID != 0 {
 		f = f.num(q.countsID)
@@ -222,6 +225,7 @@ func (b *Broker) apply(rec []byte) error {
 			vh.queues[d.Name] = q
 		}
 		if q.ID == id {
+			q.paused = flags&flagPaused != 0
 			b.reserveLogID(max(countsID, dedupID) + 1)
 			q.hadExpirations = q.hadExpirations || flags&flagExpirations != 0
 			q.countsID, q.dedupID = max(q.countsID, countsID), max(q.dedupID, dedupID)

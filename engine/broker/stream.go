@@ -268,7 +268,7 @@ func (q *Queue) TakeStream(c *Consumer) Run {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s, v := q.stream, c.Stream
-	if q.deleted || !c.attached || s.single && s.active != c {
+	if q.deleted || !c.attached || q.paused || s.single && s.active != c {
 		return Run{}
 	}
 	end := s.visible(q)

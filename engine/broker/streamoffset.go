@@ -56,18 +56,8 @@ func parseOffsetSpec(arguments amqp.Table) (spec offsetSpec, problem string) {
 	}
 	spec.given = true
 	if text, ok := v.Bytes(); ok {
-		switch string(text) {
-		case "first":
-			spec.kind = offsetFirst
-		case "last":
-			spec.kind = offsetLast
-		case "next":
-			spec.kind = offsetNext
-		default:
-			spec.kind = offsetInterval
-			if spec.n, ok = parseAge(string(text)); !ok {
-				return spec, "invalid_offset_arg"
-			}
+		if !spec.parse(string(text)) {
+			return spec, "invalid_offset_arg"
 		}
 		return spec, ""
 	}
@@ -80,6 +70,32 @@ func parseOffsetSpec(arguments amqp.Table) (spec offsetSpec, problem string) {
 		return spec, ""
 	}
 	return spec, unacceptableType(v)
+}
+
+// parse takes what is a text: a place, or an interval before now.
+func (spec *offsetSpec) parse(text string) (ok bool) {
+	switch text {
+	case "first":
+		spec.kind = offsetFirst
+	case "last":
+		spec.kind = offsetLast
+	case "next":
+		spec.kind = offsetNext
+	default:
+		spec.kind = offsetInterval
+		spec.n, ok = parseAge(text)
+		return ok
+	}
+	return true
+}
+
+// parseOffsetText is the same for operators, who write numbers as text too.
+func parseOffsetText(text string) (spec offsetSpec, ok bool) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return offsetSpec{kind: offsetAt, n: n, given: true}, true
+	}
+	spec.given = true
+	return spec, spec.parse(text)
 }
 
 // resolve says where to begin in a log whose records end at end, and, if that is

@@ -76,13 +76,20 @@ func (q *Queue) fresh(limit uint64) uint64 {
 }
 
 // Get takes one message for basic.get; remaining counts those still ready.
-func (q *Queue) Get() (run Run, remaining uint64) {
+// A paused queue gives none.
+func (q *Queue) Get() (run Run, remaining uint64) { return q.pull(1, false) }
+
+// Pull takes up to limit consecutive messages for an operator, of a paused queue
+// too.
+func (q *Queue) Pull(limit uint64) (run Run, remaining uint64) { return q.pull(limit, true) }
+
+func (q *Queue) pull(limit uint64, operator bool) (run Run, remaining uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.deleted {
+	if q.deleted || q.paused && !operator {
 		return Run{}, 0
 	}
-	run = q.top().take(1)
+	run = q.top().take(limit)
 	q.touch()
 	q.attend()
 	return run, q.total()
