@@ -23,14 +23,43 @@ func TestFlags_VersionAndHelp(t *testing.T) {
 	}
 	for _, flag := range []string{"--help", "-h"} {
 		r := runToEnd(t, flag)
-		if r.code != 0 || r.stderr != "" || r.stdout != usage {
+		if r.code != 0 || r.stderr != "" {
 			t.Errorf("%s: %+v", flag, r)
 		}
-	}
-	for _, name := range []string{"-D", "--data-dir", "-b", "--bind", "-p", "--amqp-port", "--durability", "--io", "--loops", "--default-user", "--default-password", "--loopback-users", "-l", "--log-level", "-v", "--version", "-h", "--help"} {
-		if !strings.Contains(usage, name) {
-			t.Errorf("the help does not mention %s", name)
+		for _, name := range []string{"-D", "--data-dir", "-b", "--bind", "-p", "--amqp-port", "--durability", "--io", "--loops", "--default-user", "--default-password", "--loopback-users", "-l", "--log-level", "-v", "--version", "-h", "--help", "-c", "--config"} {
+			if !strings.Contains(r.stdout, name) {
+				t.Errorf("the help does not mention %s", name)
+			}
 		}
+	}
+}
+
+// TestFlags_Config: a file is read, checked without starting, and printed.
+func TestFlags_Config(t *testing.T) {
+	t.Parallel()
+	defaults := runToEnd(t, "--print-default-config")
+	if defaults.code != 0 || !strings.Contains(defaults.stdout, "[amqp]\n") {
+		t.Errorf("%+v", defaults)
+	}
+	file := filepath.Join(t.TempDir(), "basaltmq.toml")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(defaults.stdout)
+	if r := runToEnd(t, "-c", file, "--check"); r.code != 0 || r.stderr != "" || !strings.Contains(r.stdout, file) {
+		t.Errorf("%+v", r)
+	}
+	write("loop = 1\n[amqp]\nbind = 5\n")
+	if r := runToEnd(t, "-c", file, "--check"); r.code != 1 || r.stdout != "" || strings.Count(r.stderr, "basaltmq: "+file+":") != 2 {
+		t.Errorf("%+v", r)
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	write("data_dir = \"" + dir + "\"\nloops = 1\n[amqp]\nport = 0\n[http]\nport = -1\n[metrics]\nport = -1\n[log]\nlevel = \"error\"\n")
+	p := launch(t, "-c", file, "--log-level", "info")
+	if fields := parseFields(p.line("BasaltMQ is ready")); fields["data_dir"] != dir || fields["config"] != file || fields["loops"] != "1" {
+		t.Errorf("started as %v", fields)
 	}
 }
 
@@ -41,8 +70,8 @@ func TestFlags_Bad(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "no data directory"},
-		{[]string{"-D", ""}, "no data directory"},
+		{[]string{"-D", ""}, "data_dir"},
+		{[]string{"-c", filepath.Join(dir, "none.toml")}, "cannot be read"},
 		{[]string{"-D"}, "-D"},
 		{[]string{"--nonsense"}, "nonsense"},
 		{[]string{"-D", dir, "extra"}, `"extra"`},

@@ -109,7 +109,7 @@ func launch(t *testing.T, args ...string) *process {
 // that cannot have io_uring skips the test, and says so.
 func startBroker(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
-	p := launch(t, append([]string{"-D", dir, "-p", "0", "--loops", "1"}, args...)...)
+	p := launch(t, append([]string{"-D", dir, "-p", "0", "--http-port", "0", "--metrics-http-port", "0", "--loops", "1"}, args...)...)
 	line := p.line("BasaltMQ is ready")
 	if line == "" {
 		if text := p.stderr(); strings.Contains(text, "io_uring") && strings.Contains(text, "not available") {
