@@ -27,6 +27,7 @@ type latencyOptions struct {
 	Queue         string        `json:"queue"`
 	Duration      time.Duration `json:"duration_ns"` // of each rate
 	Warmup        time.Duration `json:"warmup_ns"`
+	Calibrate     time.Duration `json:"calibrate_ns,omitempty"` // of each of two
 	Series        bool          `json:"series"`
 
 	list []uint64
@@ -46,7 +47,10 @@ func latencyScenario() scenario.Scenario {
 			"those before: a broker that stalls is charged for every message that had to wait. The\n" +
 			"latency of a message runs from its intended time until a consumer has read it, also\n" +
 			"when it was sent late; how late this tool itself was is shown beside it. A rate ends\n" +
-			"when everything has arrived. The queue is deleted before and after.",
+			"when everything has arrived. The queue is deleted before and after.\n\n" +
+			"With --calibrate the same bytes go through a process that only copies them, from one\n" +
+			"publisher on the same schedule, right before and after each rate: on a busy or virtual\n" +
+			"machine much of the upper percentiles is not the broker's.",
 		Prepare: func(flags *cli.FlagSet) func(context.Context, scenario.Console) error {
 			o := &latencyOptions{
 				Rates: "10k,50k,100k,250k", Size: 16, Publishers: 1, Consumers: 1, Queue: "perf-latency",
@@ -63,6 +67,7 @@ func latencyScenario() scenario.Scenario {
 			flags.Text(&o.Queue, "u", "queue", "NAME", "queue to use; an existing one is deleted")
 			flags.Duration(&o.Duration, "z", "time", "SECONDS", "measure each rate for this long")
 			flags.Duration(&o.Warmup, "", "warmup", "SECONDS", "run each this long before measuring")
+			flags.Duration(&o.Calibrate, "", "calibrate", "SECONDS", "measure the bare relay at the same rate for so long before and after")
 			flags.Toggle(&o.Series, "", "series", "add the whole percentile series of each rate to the result")
 			o.Target.Declare(flags, "report the filesystem of the broker's data directory")
 			return func(ctx context.Context, out scenario.Console) error {
@@ -151,6 +156,10 @@ func runLatency(ctx context.Context, o *latencyOptions, out scenario.Console) er
 
 // measureRate measures one rate, with a queue that is new.
 func measureRate(ctx context.Context, o *latencyOptions, rate uint64, result *latencyResult, out scenario.Console) (*latencyRow, error) {
+	relayed, err := newRelayLatency(ctx, o, rate, out)
+	if err != nil {
+		return nil, err
+	}
 	remove := func(s *session.Session) error {
 		return s.Call(session.ClientChannel, &amqp.QueueDelete{Queue: []byte(o.Queue)}, &amqp.QueueDeleteOk{})
 	}
@@ -171,5 +180,9 @@ func measureRate(ctx context.Context, o *latencyOptions, rate uint64, result *la
 	}
 	row := newLatencyRow(o, rate, meter)
 	row.Interrupted = ctx.Err() != nil
-	return row, o.Control(nil, remove)
+	if err := o.Control(nil, remove); err != nil {
+		return nil, err
+	}
+	row.Relay, err = relayed.finish(ctx)
+	return row, err
 }

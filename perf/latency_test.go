@@ -115,3 +115,24 @@ func TestLatencyJSONKeys(t *testing.T) {
 		"rows.0.series.0.percentile", "rows.0.broker_cpu_ns_per_message", "rows.0.rss.max.vm_hwm", "rows.0.client_cpu_ns_per_message",
 		"rows.0.client_loops_busy.0", "rows.0.client_is_bottleneck", "options.rates", "versions.broker_product", "environment.kernel")
 }
+
+// The relay is measured on the same schedule, without the broker.
+func TestLatencyOfTheRelay(t *testing.T) {
+	t.Parallel()
+	uri, _ := startFakeBroker(t, nil)
+	result, _ := latencyRun(t, exitOK, uri, "-r", "2k", "-z", "0.2", "-x", "2", "-c", "1000", "--calibrate", "0.2")
+	relay := result.Rows[0].Relay
+	if relay == nil || relay.Samples == 0 || relay.Stale != 0 || relay.P50 <= 0 {
+		t.Errorf("%+v", relay)
+	}
+	file := filepath.Join(t.TempDir(), "result.json")
+	code, stdout, stderr := runMain(t.Context(), "latency", "--uri", uri, "-q", "-r", "2k", "-z", "0.1", "--calibrate", "0.1", "--json", file)
+	if code != exitOK || !strings.Contains(stdout, "bare relay") {
+		t.Fatalf("exit status %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantKeys(t, raw, "rows.0.relay.p50_us", "rows.0.relay.p99_9_us", "options.calibrate_ns")
+}

@@ -89,6 +89,9 @@ func (r *latencyResult) writeText(w io.Writer) {
 		l := row.Latency
 		fmt.Fprintf(w, "%12s %12s %8.0f %8.0f %8.0f %8.0f %8.0f %9.0f %9.0f %10s %9s %9.0f\n", results.HumanCount(row.Rate),
 			results.HumanCount(uint64(row.ConsumedPerSecond)), l.P50, l.P90, l.P99, l.P999, l.P9999, l.Max, row.SendDelay.P99, cpu, rss, row.ClientCPU)
+		if l := row.Relay; l != nil {
+			fmt.Fprintf(w, "%12s %12s %8.0f %8.0f %8.0f %8.0f %8.0f %9.0f\n", "bare relay", "", l.P50, l.P90, l.P99, l.P999, l.P9999, l.Max)
+		}
 		switch {
 		case row.Missing > 0 && !row.GivenUp:
 			fmt.Fprintf(w, "%12s %d of %d messages did not arrive\n", "", row.Missing, row.Published)

@@ -20,10 +20,15 @@ import (
 
 // relayProcess is the child and the two connections through it.
 type relayProcess struct {
-	command     *exec.Cmd
-	stdin       io.Closer
-	writer      int
-	reader      int
+	command *exec.Cmd
+	stdin   io.Closer
+	writer  int
+	reader  int
+}
+
+// relayFlow is the child with as much going through it as it takes.
+type relayFlow struct {
+	*relayProcess
 	writerDone  chan struct{}
 	readerDone  chan struct{}
 	transferred atomic.Uint64
@@ -37,10 +42,7 @@ func startRelay(stderr io.Writer) (relay *relayProcess, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("can't start the relay process: %w", err)
 	}
-	relay = &relayProcess{
-		command: exec.Command(self, relayCommand), writer: -1, reader: -1,
-		writerDone: make(chan struct{}), readerDone: make(chan struct{}), failure: make(chan error, 2),
-	}
+	relay = &relayProcess{command: exec.Command(self, relayCommand), writer: -1, reader: -1}
 	relay.command.Stderr = stderr
 	// A process group of its own: Ctrl-C is for the parent, which ends the
 	// child in its own time and prints what it has.
@@ -74,12 +76,22 @@ func startRelay(stderr io.Writer) (relay *relayProcess, err error) {
 		unix.Close(relay.writer)
 		return nil, fmt.Errorf("can't reach the relay process: %w", err)
 	}
-	go relay.write()
-	go relay.read()
 	return relay, nil
 }
 
-func (r *relayProcess) write() {
+// startRelayFlow starts the child and two threads that write and read.
+func startRelayFlow(stderr io.Writer) (*relayFlow, error) {
+	process, err := startRelay(stderr)
+	if err != nil {
+		return nil, err
+	}
+	flow := &relayFlow{relayProcess: process, writerDone: make(chan struct{}), readerDone: make(chan struct{}), failure: make(chan error, 2)}
+	go flow.write()
+	go flow.read()
+	return flow, nil
+}
+
+func (r *relayFlow) write() {
 	runtime.LockOSThread()
 	defer close(r.writerDone)
 	chunk := make([]byte, relayWriteBytes)
@@ -91,7 +103,7 @@ func (r *relayProcess) write() {
 	}
 }
 
-func (r *relayProcess) read() {
+func (r *relayFlow) read() {
 	runtime.LockOSThread()
 	defer close(r.readerDone)
 	buffer := make([]byte, relayReadBytes)
@@ -111,14 +123,14 @@ func (r *relayProcess) read() {
 	}
 }
 
-func (r *relayProcess) fail(err error) {
+func (r *relayFlow) fail(err error) {
 	if !r.ended.Load() {
 		r.failure <- fmt.Errorf("the relay broke: %w", err)
 	}
 }
 
 // wait lets the relay run for a while, or until ctx ends.
-func (r *relayProcess) wait(ctx context.Context, span time.Duration) error {
+func (r *relayFlow) wait(ctx context.Context, span time.Duration) error {
 	timer := time.NewTimer(span)
 	defer timer.Stop()
 	select {
@@ -138,7 +150,7 @@ func (r *relayProcess) cpu() (relay, client time.Duration) {
 }
 
 // stop ends child and threads, and closes the sockets after them.
-func (r *relayProcess) stop() {
+func (r *relayFlow) stop() {
 	r.ended.Store(true)
 	_ = unix.Shutdown(r.writer, unix.SHUT_RDWR)
 	_ = unix.Shutdown(r.reader, unix.SHUT_RDWR)

@@ -30,7 +30,7 @@ func measureRelay(ctx context.Context, span time.Duration, stderr io.Writer) (re
 	if span <= 0 {
 		return relayFigures{}, nil
 	}
-	relay, err := startRelay(stderr)
+	relay, err := startRelayFlow(stderr)
 	if err != nil {
 		return relayFigures{}, err
 	}

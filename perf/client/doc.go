@@ -10,6 +10,7 @@
 //	confirmpublisher.go one connection with many confirming channels
 //	channelconfirms.go  which of them may publish, and their latency
 //	consumer.go     reads deliveries, acknowledges
+//	stream.go       reads messages that only went through a relay
 //	caller.go       makes calls, some operations at a time
 //	connector.go    opens connections and closes them
 //	walker.go       frame walker: counts without decoding

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/basaltmq/basaltmq/wire/amqp"
 	"pgregory.net/rapid"
@@ -146,17 +147,18 @@ func TestPublisherStream(t *testing.T) {
 		p.Window = uint64(rapid.IntRange(1, 40).Draw(t, "window"))
 		p.Quota = uint64(rapid.IntRange(1, 200).Draw(t, "quota"))
 		if rapid.Bool().Draw(t, "paced") {
-			p.Pace = NewPacer(0, 1e9)
+			p.Pace = NewPacer(0, uint64(time.Second/paceTick))
 		}
 		var stream []byte
 		for step := int64(0); p.published < p.Quota; step++ {
 			if step > 10000 {
 				t.Fatal("stuck")
 			}
-			if p.prepare(step) {
+			now := step * int64(paceTick)
+			if p.prepare(now) {
 				n := rapid.IntRange(0, p.end-p.pos).Draw(t, "accepted")
 				stream = append(stream, p.Buffer[p.pos:p.pos+n]...)
-				p.advance(n, step)
+				p.advance(n, now)
 			}
 			started := p.published
 			if p.partial > 0 {
@@ -165,8 +167,8 @@ func TestPublisherStream(t *testing.T) {
 			if outstanding := started - p.Walker.Confirms.settled; outstanding > p.Window {
 				t.Fatalf("%d unconfirmed, window %d", outstanding, p.Window)
 			}
-			if p.Pace != nil && started > p.Pace.dueBy(step) {
-				t.Fatalf("%d started at %d ns", started, step)
+			if p.Pace != nil && started > p.Pace.dueBy(now) {
+				t.Fatalf("%d started at %d ns", started, now)
 			}
 			if rapid.Bool().Draw(t, "confirm") && p.published > 0 {
 				p.Walker.Confirms.settle(p.published, true, p.published)
@@ -201,6 +203,30 @@ func TestPacer(t *testing.T) {
 			t.Fatalf("it wakes %d ns from now", wake-now)
 		}
 	})
+}
+
+// A publisher that has sent rests for a tick, whatever becomes due meanwhile, and
+// then sends all of that.
+func TestPublisherRestsBetweenTicks(t *testing.T) {
+	t.Parallel()
+	for name, layout := range map[string]bodyLayout{"plain": {}, "stamped": {timestamp: true}} {
+		p := testPublisher(layout)
+		p.Pace = NewPacer(1000, 250000)
+		now := int64(1000)
+		for range 3 {
+			if !p.prepare(now) {
+				t.Fatalf("%s: nothing is sent at %d", name, now)
+			}
+			p.advance(p.end-p.pos, now)
+			if want := p.Pace.dueBy(now); p.published != want {
+				t.Fatalf("%s: %d messages were sent, %d were due", name, p.published, want)
+			}
+			if again := now + int64(paceTick)/2; p.prepare(again) || p.due != now+int64(paceTick) {
+				t.Fatalf("%s: at %d it wants to go on at %d", name, again, p.due)
+			}
+			now = p.due
+		}
+	}
 }
 
 func BenchmarkPublisherStamp(b *testing.B) {

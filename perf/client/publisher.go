@@ -33,6 +33,7 @@ type Publisher struct {
 	TxSize     uint64 // messages per transaction; 0: none
 	commits    uint64 // tx.commits sent
 	Pace       *pacer // nil: unlimited
+	resume     int64  // paced: not before
 	finished   bool   // reported as finished
 	seenNacked uint64
 	seenSettle uint64
@@ -105,9 +106,7 @@ func (p *Publisher) prepare(now int64) bool {
 		next++
 	}
 	if p.Pace != nil && next < limit {
-		if limit = min(limit, p.Pace.dueBy(now)); limit <= next {
-			p.due = p.Pace.wakeUp(next, now)
-		}
+		limit = p.paced(next, limit, now)
 	}
 	if p.Layout.Stamped() {
 		return p.fill(limit, now)
@@ -121,6 +120,23 @@ func (p *Publisher) prepare(now int64) bool {
 	}
 	p.end = p.pos + int(room)
 	return room > 0
+}
+
+// paced lowers limit to what is due, a tick after the last time at the earliest
+// (see paceTick); next is the first message not yet started. If that is nothing,
+// due says when it will be more.
+func (p *Publisher) paced(next, limit uint64, now int64) uint64 {
+	if limit = min(limit, p.Pace.dueBy(now)); limit <= next {
+		p.due = p.Pace.intended(next)
+	}
+	if now < p.resume {
+		p.due = max(p.due, p.resume)
+		return min(limit, next)
+	}
+	if limit > next {
+		p.resume = now + int64(paceTick)
+	}
+	return limit
 }
 
 // limit is how many messages may have been published by now, pacing aside
@@ -190,6 +206,10 @@ func (p *Publisher) checkFinished() {
 
 // startClosing sends the rest of a message that was begun, then the farewell.
 func (p *Publisher) startClosing() {
+	if p.plain {
+		p.closed = true
+		return
+	}
 	var rest []byte
 	if p.partial > 0 {
 		rest = p.Buffer[p.pos : p.pos+p.Encoding.Size-p.partial]

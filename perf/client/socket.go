@@ -30,6 +30,7 @@ type socket struct {
 	emptyGets uint64
 	Blocked   atomic.Bool // by connection.blocked; read by the reporter
 
+	plain   bool // no AMQP: see AdoptStream
 	closing bool
 	closed  bool
 }

@@ -85,6 +85,7 @@ type LatencyRow struct {
 	GivenUp            bool         `json:"given_up,omitempty"` // the broker was too far behind to wait for the rest
 	Latency            *Latency     `json:"latency"`            // from the intended time to the consumer's read
 	SendDelay          *Latency     `json:"send_delay"`         // from the intended time to this tool's write
+	Relay              *Latency     `json:"relay,omitempty"`    // of the same messages through the bare relay, before and after
 	Series             []Percentile `json:"series,omitempty"`
 	BrokerCPU          *float64     `json:"broker_cpu_ns_per_message,omitempty"`
 	BrokerCores        *float64     `json:"broker_cpu_cores,omitempty"`

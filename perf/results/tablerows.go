@@ -32,6 +32,9 @@ func (s *section) renderLatencies(w io.Writer) {
 	figure := func(title string, pick func(*Latency) float64) column[row] {
 		return column[row]{title, func(r row) (float64, bool) { return latencyOf(r.Latency, pick) }, wholeText}
 	}
+	relayed := func(title string, pick func(*Latency) float64) column[row] {
+		return column[row]{title, func(r row) (float64, bool) { return latencyOf(r.Relay, pick) }, wholeText}
+	}
 	for i, name := range names {
 		fmt.Fprintf(w, "\n### Latency: %s\n\n%s-byte messages, %s, %s; from the intended send time, open loop.\n", tableCell(name),
 			HumanCount(groups[i][0].Options.Size), countOf(groups[i][0].Options.Publishers, "publisher"), countOf(groups[i][0].Options.Consumers, "consumer"))
@@ -39,6 +42,8 @@ func (s *section) renderLatencies(w io.Writer) {
 			func(r row) []string { return []string{HumanCount(r.Rate)} }, []column[row]{
 				figure("p50 µs", func(l *Latency) float64 { return l.P50 }), figure("p99 µs", func(l *Latency) float64 { return l.P99 }),
 				figure("p99.9 µs", func(l *Latency) float64 { return l.P999 }), figure("most µs", func(l *Latency) float64 { return l.Max }),
+				relayed("relay p50 µs", func(l *Latency) float64 { return l.P50 }), relayed("relay p99 µs", func(l *Latency) float64 { return l.P99 }),
+				relayed("relay p99.9 µs", func(l *Latency) float64 { return l.P999 }),
 				{"consumed/s", func(r row) (float64, bool) { return r.ConsumedPerSecond, true }, perSecondText},
 				{"broker CPU ns/message", func(r row) (float64, bool) { return optional(r.BrokerCPU) }, wholeText},
 				{"RSS at most", func(r row) (float64, bool) { return rssMost(r.RSS) }, bytesText},

@@ -124,10 +124,12 @@ func Sections() []Section {
 		{
 			Name: "latency", Summary: "latency at 250,000 messages a second, open loop",
 			Steps: []Step{{
-				Scenario: "latency", Arguments: "-u {queue} -r 250k -x 1 -y 1 -s 16 -z {time} --warmup {warmup}",
+				Scenario: "latency", Arguments: "-u {queue} -r 250k -x 1 -y 1 -s 16 -z {time} --warmup {warmup} --calibrate {calibrate}",
 				Figures: []Extract{
 					latency("latency-250k-p50", "rows.0.latency.p50_us"), latency("latency-250k-p99", "rows.0.latency.p99_us"),
 					latency("latency-250k-p99.9", "rows.0.latency.p99_9_us"),
+					latency("relay-250k-p50", "rows.0.relay.p50_us"), latency("relay-250k-p99", "rows.0.relay.p99_us"),
+					latency("relay-250k-p99.9", "rows.0.relay.p99_9_us"),
 					cost("latency-250k-cpu", "rows.0.broker_cpu_ns_per_message", "ns/message"),
 				},
 			}},
