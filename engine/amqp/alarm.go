@@ -14,6 +14,9 @@ import (
 // SetAlarm blocks publishers for a reason, or with "" lets them go on. Any
 // goroutine.
 func (s *Server) SetAlarm(reason string) {
+	if s.alarm.Store(&reason); reason == "" {
+		s.alarm.Store(nil)
+	}
 	for _, sh := range s.shards {
 		sh.loop.Post(loop.RunnerFunc(func() {
 			sh.alarm = reason

@@ -341,7 +341,7 @@ func (c *conn) answerGet() bool {
 	if g.noAck {
 		g.from.Settle(run.First, 1)
 	} else {
-		r := unackedRun{tag: ch.deliveryTag, count: 1, offset: run.First, queue: g.from}
+		r := unackedRun{tag: ch.deliveryTag, count: 1, offset: run.First, queue: g.from, since: c.shard.loop.Now().Unix()}
 		if ms, _ := g.queue.AckTimeout(nil); ms > 0 {
 			r.deadline = ch.expectAck(ms)
 		}

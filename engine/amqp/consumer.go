@@ -90,14 +90,23 @@ func (cs *consumer) Run() {
 // (consumer_cancel_notify).
 func (cs *consumer) queueGone() {
 	c := cs.ch.conn
+	cs.end()
+	c.disown(cs.Queue.Name)
+	c.flush()
+}
+
+// end ends the subscription against the client's will.
+func (cs *consumer) end() {
+	c := cs.ch.conn
 	tag := cs.Tag
 	cs.detach()
 	delete(cs.ch.consumers, tag)
 	if c.cancelNotify {
 		c.emitMethod(cs.ch.id, &amqp.BasicCancel{ConsumerTag: []byte(tag), NoWait: true})
 	}
-	c.disown(cs.Queue.Name)
-	c.flush()
+	if cs.Queue.AutoDelete {
+		c.disownIfGone(cs.Queue)
+	}
 }
 
 // detach ends the subscription; unacknowledged deliveries stay with the channel.
@@ -492,7 +501,7 @@ func (cs *consumer) sent(n uint64) {
 	}
 	cs.unacked += n
 	ch.outstanding += n
-	r := unackedRun{tag: ch.deliveryTag - n + 1, count: n, offset: first, queue: cs.from, consumer: cs}
+	r := unackedRun{tag: ch.deliveryTag - n + 1, count: n, offset: first, queue: cs.from, consumer: cs, since: ch.conn.shard.loop.Now().Unix()}
 	if cs.timeout > 0 {
 		r.deadline = ch.expectAck(cs.timeout)
 	}

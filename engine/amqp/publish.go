@@ -163,16 +163,8 @@ func (ch *channel) takeProperties(raw []byte) error {
 		return err
 	}
 	const id = amqp.BasicPublishID
-	if props.Flags&amqp.FlagDeliveryMode != 0 && props.DeliveryMode != 1 && props.DeliveryMode != 2 {
-		return amqp.Errorf(amqp.CodePreconditionFailed, id, "invalid message: {delivery_mode_unknown,%d}", props.DeliveryMode)
-	}
-	if props.Flags&amqp.FlagUserID != 0 && string(props.UserID) != c.user.Name && !c.user.HasTag(access.TagImpersonator) {
-		return amqp.Errorf(amqp.CodePreconditionFailed, id, "user_id property set to '%s' but authenticated user was '%s'", props.UserID, c.user.Name)
-	}
-	if props.Flags&amqp.FlagExpiration != 0 {
-		if problem := expirationProblem(string(props.Expiration)); problem != "" {
-			return amqp.Errorf(amqp.CodePreconditionFailed, id, "invalid expiration '%s': %s", props.Expiration, problem)
-		}
+	if err := vouch(&props, c.user); err != nil {
+		return err
 	}
 	p.more = nil
 	changed, err := ch.replace(&props)
@@ -200,6 +192,23 @@ func (ch *channel) takeProperties(raw []byte) error {
 		p.properties = props.Append(p.properties[:0])
 	} else {
 		p.properties = append(p.properties[:0], raw...)
+	}
+	return nil
+}
+
+// vouch refuses properties that a user must not publish with.
+func vouch(props *amqp.Properties, user *access.User) error {
+	const id = amqp.BasicPublishID
+	if props.Flags&amqp.FlagDeliveryMode != 0 && props.DeliveryMode != 1 && props.DeliveryMode != 2 {
+		return amqp.Errorf(amqp.CodePreconditionFailed, id, "invalid message: {delivery_mode_unknown,%d}", props.DeliveryMode)
+	}
+	if props.Flags&amqp.FlagUserID != 0 && user != nil && string(props.UserID) != user.Name && !user.HasTag(access.TagImpersonator) {
+		return amqp.Errorf(amqp.CodePreconditionFailed, id, "user_id property set to '%s' but authenticated user was '%s'", props.UserID, user.Name)
+	}
+	if props.Flags&amqp.FlagExpiration != 0 {
+		if problem := expirationProblem(string(props.Expiration)); problem != "" {
+			return amqp.Errorf(amqp.CodePreconditionFailed, id, "invalid expiration '%s': %s", props.Expiration, problem)
+		}
 	}
 	return nil
 }

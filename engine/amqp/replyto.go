@@ -151,7 +151,12 @@ func (ch *channel) replace(props *amqp.Properties) (changed bool, err error) {
 // sendReply hands a reply over to its consumer's loop; false when it is gone or
 // takes no more.
 func (c *conn) sendReply(key, properties, body []byte) bool {
-	rc := c.shard.srv.replies.find(key, c.vhost)
+	return c.shard.srv.reply(c.vhost, key, properties, body)
+}
+
+// reply is sendReply for those without a connection. Any goroutine.
+func (s *Server) reply(vh *broker.VHost, key, properties, body []byte) bool {
+	rc := s.replies.find(key, vh)
 	if rc == nil {
 		return false
 	}
@@ -164,7 +169,7 @@ func (c *conn) sendReply(key, properties, body []byte) bool {
 	var r reply
 	var kept []byte
 	if size > arena.BufBytesMax/16 {
-		r.buf = c.shard.pool.Get(size)
+		r.buf = rc.ch.conn.shard.pool.Get(size)
 		kept = r.buf.Bytes()[:0]
 	} else {
 		kept = make([]byte, 0, size)

@@ -42,7 +42,8 @@ type Server struct {
 	bodies          *bodies.Store // nil: large bodies stay in memory
 	shards          []*shard
 	nextConn        atomic.Uint64
-	replies         replies // see replyto.go
+	replies         replies                // see replyto.go
+	alarm           atomic.Pointer[string] // why publishers are blocked; nil: they are not
 }
 
 // shard is a Server's part on one loop.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/loop"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/segstore/disk"
@@ -63,7 +64,7 @@ func TestStream_DeliveringAllocatesNothing(t *testing.T) {
 			arguments.SetString("x-stream-filter", filter)
 			want = 100
 		}
-		ch := &channel{conn: &conn{frameMax: 128 * 1024}, id: 1, prefetch: 1000}
+		ch := &channel{conn: &conn{shard: &shard{loop: &loop.Loop{}}, frameMax: 128 * 1024}, id: 1, prefetch: 1000}
 		ch.conn.out = pool.Get(outBytesMax)
 		cs := &consumer{ch: ch, from: q, prefetch: 1000, stream: &streamDelivery{}, number: -1}
 		cs.Consumer = broker.Consumer{Queue: q, Owner: nobody{}, Tag: "tag"}

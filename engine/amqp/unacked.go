@@ -12,6 +12,7 @@ type unackedRun struct {
 	count    uint64
 	offset   uint64 // first offset
 	deadline int64  // when it must have been acknowledged, ms; 0: never
+	since    int64  // when it was delivered, seconds
 	queue    *broker.Queue
 	consumer *consumer // nil: by basic.get
 }
@@ -33,7 +34,7 @@ func (l *unackedList) empty() bool { return l.head == len(l.runs) }
 func (l *unackedList) add(r unackedRun) {
 	if n := len(l.runs); n > l.head {
 		last := &l.runs[n-1]
-		if last.end() == r.tag && last.consumer == r.consumer && last.queue == r.queue && last.offset+last.count == r.offset && last.deadline == r.deadline {
+		if last.end() == r.tag && last.consumer == r.consumer && last.queue == r.queue && last.offset+last.count == r.offset && last.deadline == r.deadline && last.since == r.since {
 			last.count += r.count
 			return
 		}

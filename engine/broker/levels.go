@@ -69,6 +69,9 @@ func (q *Queue) base() *Queue {
 	return q
 }
 
+// IsPartOf says that q is another queue, or a level of it.
+func (q *Queue) IsPartOf(of *Queue) bool { return q.base() == of.base() }
+
 // each calls f for all levels of q's family, highest first, or for a plain q;
 // the caller holds mu.
 func (q *Queue) each(f func(*Queue)) {
