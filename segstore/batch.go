@@ -38,6 +38,8 @@ type Batch struct {
 
 	filter []byte // see filter.go
 
+	bodyBytes uint64 // of the records
+
 	open    int // start of the record being written in pieces, -1 none
 	openEnd int // where its body must end
 
@@ -67,7 +69,7 @@ func (s *Store) NewBatch() *Batch { return NewBatch(s.arena) }
 // Reset empties the batch, keeping its buffers. timestampMs is the time of the
 // records to come, Unix milliseconds.
 func (b *Batch) Reset(timestampMs int64) {
-	b.pos, b.count, b.delta, b.open = 0, 0, 0, -1
+	b.pos, b.count, b.bodyBytes, b.delta, b.open = 0, 0, 0, 0, -1
 	b.timestamp = timestampMs
 	if b.tabled {
 		b.tabled = false
@@ -104,6 +106,9 @@ func (b *Batch) SetTime(timestampMs int64) {
 
 // Count is the number of records.
 func (b *Batch) Count() int { return b.count }
+
+// BodyBytes is how much of Size the bodies are.
+func (b *Batch) BodyBytes() uint64 { return b.bodyBytes }
 
 // Size is the encoded size in bytes, 0 when there is no record.
 func (b *Batch) Size() int {
@@ -246,6 +251,7 @@ func (b *Batch) Add(template int, body []byte) {
 		pos = b.header(template, len(body))
 	}
 	b.pos = pos + copy(b.data[pos:], body)
+	b.bodyBytes += uint64(len(body))
 	b.count++
 }
 
@@ -296,8 +302,22 @@ func (b *Batch) End() {
 	if b.open < 0 || b.pos != b.openEnd {
 		panic("segstore: End before the announced body was written")
 	}
+	b.bodyBytes += b.openBody()
 	b.open = -1
 	b.count++
+}
+
+// openBody is the length that Begin was told.
+func (b *Batch) openBody() uint64 {
+	data := b.data[b.open:]
+	head, n := binary.Uvarint(data)
+	data = data[n:]
+	if head&1 != 0 {
+		_, n = binary.Uvarint(data)
+		data = data[n:]
+	}
+	length, _ := binary.Uvarint(data)
+	return length
 }
 
 // Abort drops the record that Begin started; without one it does nothing.

@@ -13,16 +13,19 @@ import (
 // batch collects publishes of one channel to the same queues. It belongs to
 // the shard and is empty between two Input calls (invariant 6).
 type batch struct {
-	builder    *segstore.Batch
-	ch         *channel
-	queues     []*broker.Queue
-	count      int
-	dedup      *broker.Deduplicator // of the exchange they were published to; nil: duplicates are taken
-	external   []broker.BodyAt      // of the records whose bodies are in files
-	seq        uint64               // confirm number of the last publish in it
-	persistent bool
-	expiring   bool       // some have an expiration of their own
-	to         []appended // what became of it; used while it is committed
+	builder      *segstore.Batch
+	ch           *channel
+	queues       []*broker.Queue
+	count        int
+	exchange     *broker.Exchange // that the last record was published to
+	counted      int              // records counted in their exchanges
+	countedBytes uint64
+	dedup        *broker.Deduplicator // of the exchange they were published to; nil: duplicates are taken
+	external     []broker.BodyAt      // of the records whose bodies are in files
+	seq          uint64               // confirm number of the last publish in it
+	persistent   bool
+	expiring     bool       // some have an expiration of their own
+	to           []appended // what became of it; used while it is committed
 }
 
 func (c *conn) batchAdd(ch *channel, queues []*broker.Queue, exchange, key, properties, body []byte) {
@@ -32,7 +35,7 @@ func (c *conn) batchAdd(ch *channel, queues []*broker.Queue, exchange, key, prop
 // batchAddRecord adds a record to the batch; ref is its external body, if any.
 func (c *conn) batchAddRecord(ch *channel, queues []*broker.Queue, exchange, key, properties, body []byte, ref *bodies.Ref) {
 	b := &c.shard.batch
-	if b.count > 0 && (b.ch != ch || b.dedup != ch.pub.dedup || !slices.Equal(b.queues, queues)) {
+	if b.count > 0 && (b.ch != ch || b.dedup != ch.pub.entry.Dedup || !slices.Equal(b.queues, queues)) {
 		c.commitBatch()
 	}
 	if b.count == 0 {
@@ -43,6 +46,9 @@ func (c *conn) batchAddRecord(ch *channel, queues []*broker.Queue, exchange, key
 		c.commitBatch()
 		c.batchBegin(ch, queues, properties)
 		t = b.builder.Template(exchange, key, properties)
+	}
+	if b.exchange != ch.pub.entry.Exchange {
+		b.throughExchange(ch.pub.entry.Exchange)
 	}
 	b.builder.Add(t, body)
 	if ref != nil {
@@ -71,7 +77,7 @@ func (c *conn) batchBegin(ch *channel, queues []*broker.Queue, properties []byte
 		now = time.Now()
 	}
 	b.builder.Reset(now.UnixMilli())
-	b.ch, b.dedup = ch, ch.pub.dedup
+	b.ch, b.dedup = ch, ch.pub.entry.Dedup
 	b.queues = append(b.queues[:0], queues...)
 	b.persistent, b.expiring = false, false
 }
@@ -87,6 +93,7 @@ func (c *conn) commitBatch() {
 	if b.count == 0 {
 		return
 	}
+	c.countBatch(b)
 	b.count = 0
 	ch := b.ch
 	now := c.shard.loop.Now().UnixMilli()

@@ -3,6 +3,7 @@ package amqp
 import (
 	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -24,6 +25,8 @@ type channel struct {
 	enlisted bool // in conn.confirming
 
 	tx *transaction
+
+	counts *stats.Counts // nil: nothing yet; see counters.go
 
 	deliveryTag uint64
 	unacked     unackedList
@@ -102,6 +105,7 @@ func (c *conn) withoutChannel(number uint16, id uint32) error {
 		}
 		c.counted++
 		c.channels.add(&channel{conn: c, id: number})
+		c.vhost.Churn().Count(stats.ChannelCreated)
 		c.emitMethod(number, &amqp.ChannelOpenOk{})
 		return nil
 	case amqp.ChannelCloseOkID:
@@ -113,6 +117,7 @@ func (c *conn) withoutChannel(number uint16, id uint32) error {
 // forget removes a channel; its number may be opened again.
 func (c *conn) forget(ch *channel) {
 	c.channels.remove(ch.id)
+	c.vhost.Churn().Count(stats.ChannelClosed)
 	c.counted--
 	c.user.RemoveChannels(1)
 	if c.current == ch {

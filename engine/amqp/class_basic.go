@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/wire/amqp"
@@ -94,13 +95,19 @@ func (ch *channel) conclude(r unackedRun, v verdict) {
 		ch.concludeStream(r)
 		return
 	case v == requeued:
+		ch.count(stats.Reject, r.count)
 		ch.back = append(ch.back, r)
 		return
 	case v == dropped && r.queue.DeadLetters():
+		ch.count(stats.Reject, r.count)
 		ch.conn.flushSettled()
 		r.queue.Reject(r.offset, r.count)
+	case v == dropped:
+		ch.count(stats.Reject, r.count)
+		ch.conn.settle(r, 0)
 	default:
-		ch.conn.settle(r)
+		ch.countAcked(r.count)
+		ch.conn.settle(r, r.count)
 	}
 	ch.released(r)
 }
@@ -270,6 +277,8 @@ func (c *conn) goOnGetting() error {
 		if g.run.Count == 0 {
 			g.run, g.remaining = g.queue.Get()
 			if g.run.Count == 0 {
+				g.ch.count(stats.GetEmpty, 1)
+				g.queue.CountGot(stats.GetEmpty, false, 0)
 				c.emitMethod(g.ch.id, &amqp.BasicGetEmpty{})
 				g.drop()
 				return nil
@@ -351,7 +360,11 @@ func (c *conn) answerGet() bool {
 		DeliveryTag: ch.deliveryTag, Redelivered: run.Redelivered, Exchange: t.Exchange,
 		RoutingKey: t.RoutingKey, MessageCount: uint32(min(g.remaining, 1<<32-1)),
 	}
-	body := g.body
+	body, size := g.body, uint64(len(record.Body))
+	if external {
+		size = body.Size()
+	}
+	ch.countGot(g.queue, g.noAck, run.Redelivered, size)
 	c.get = pendingGet{}
 	if external {
 		c.emitFile(ch.id, m, t.Properties, body)

@@ -27,7 +27,7 @@ type stagedPublish struct {
 	more                            [][]byte // routing keys of CC and BCC
 	mandatory, immediate            bool
 	in                              *bodies.Incoming // an external body, instead of body
-	dedup                           *broker.Deduplicator
+	entry                           broker.Entry
 }
 
 type stagedAck struct {
@@ -108,12 +108,11 @@ func (t *transaction) commit(ch *channel) error {
 	routes := make([][]*broker.Queue, len(t.publishes))
 	for i := range t.publishes {
 		p := &t.publishes[i]
-		traits, err := c.vhost.CheckPublish(p.exchange)
+		entry, err := c.vhost.CheckPublish(p.exchange)
 		if err != nil {
 			continue // the exchange is gone since: the message goes nowhere, as without tx
 		}
-		ch.pub.traits = traits
-		p.dedup = c.vhost.Deduplicator(p.exchange)
+		ch.pub.entry, p.entry = entry, entry
 		found, err := ch.route(p.exchange, p.key, p.more, p.properties)
 		if err != nil {
 			continue
@@ -191,7 +190,7 @@ func (t *transaction) apply(ch *channel, routes [][]*broker.Queue, external []*e
 	c.shard.tx = c.shard.srv.broker.Store().Begin()
 	for i := range t.publishes {
 		p := &t.publishes[i]
-		ch.pub.dedup = p.dedup
+		ch.pub.entry = p.entry
 		if p.in != nil {
 			p.in = nil // not the transaction's any more
 			c.acceptExternal(ch, external[i])
@@ -221,7 +220,7 @@ func (t *transaction) checkSize(routes [][]*broker.Queue) error {
 		p := &t.publishes[i]
 		size := len(p.exchange) + len(p.key) + len(p.properties) + len(p.body) + recordOverhead
 		bytes += uint64(size * len(routes[i]))
-		if p.dedup != nil {
+		if p.entry.Dedup != nil {
 			bytes += uint64(recordOverhead * (len(routes[i]) + 1))
 		}
 	}

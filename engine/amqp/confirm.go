@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
@@ -147,9 +148,11 @@ func (ch *channel) tell(seq uint64, ack bool) {
 	if seq < ch.acked {
 		panic("amqp: confirms of a channel must be monotone")
 	}
-	multiple := seq-ch.acked > 1
+	told := seq - ch.acked
+	multiple := told > 1
 	ch.acked = seq
 	if ack {
+		ch.count(stats.Confirm, told)
 		ch.conn.emitMethod(ch.id, &amqp.BasicAck{DeliveryTag: seq, Multiple: multiple})
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/loop"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/wire/amqp"
@@ -59,12 +60,17 @@ type conn struct {
 	grant        *access.Grant
 	grantVersion uint64 // 0: not asked for yet; versions start at 1
 	entered      bool   // counted in its user and vhost
+	opened       bool   // and as one that was opened
 	counted      int    // channels counted in the user
 
 	// Capabilities that the client announced.
 	closeOnErr   bool // authentication_failure_close
 	cancelNotify bool // consumer_cancel_notify
 	blockNotify  bool // connection.blocked
+
+	counts *stats.Shared // of the vhost, for this loop
+	acked  uint64        // acknowledgements not in counts yet
+	octets octets
 
 	channels channelTable
 	current  *channel // channel of the last frame
@@ -120,6 +126,7 @@ type conn struct {
 	ackedStreams []*consumer   // of streams, whose tracked offsets may move
 	settleFirst  uint64
 	settleCount  uint64
+	settleAcked  uint64
 
 	get pendingGet
 
@@ -127,6 +134,12 @@ type conn struct {
 	heartbeat time.Duration
 	lastIn    time.Time
 	lastOut   time.Time
+}
+
+// octets count what went over the socket, and by how many calls.
+type octets struct {
+	in, out       uint64
+	reads, writes uint64
 }
 
 func newConn(sh *shard, sock *loop.Conn) *conn {
@@ -153,6 +166,8 @@ func (c *conn) peer() string {
 // Input implements loop.Handler.
 func (c *conn) Input(data []byte) {
 	c.lastIn = c.shard.loop.Now()
+	c.octets.in += uint64(len(data))
+	c.octets.reads++
 	c.receive(data)
 	c.endOfInput()
 }
@@ -430,6 +445,7 @@ func (c *conn) abandonChannels() {
 	c.stall &^= stallGet
 	for _, ch := range c.channels {
 		ch.abandon()
+		c.vhost.Churn().Count(stats.ChannelClosed)
 	}
 	c.spoolFlush()
 	c.channels = nil

@@ -325,8 +325,8 @@ func (cs *consumer) encode() outcome {
 		if !c.room(outBytesMax - c.outLen) {
 			return full
 		}
-		done, state := cs.encodeBatch()
-		cs.sent(done)
+		done, bytes, state := cs.encodeBatch()
+		cs.sent(done, bytes)
 		switch state {
 		case unreadable:
 			cs.have = false
@@ -395,7 +395,7 @@ func (cs *consumer) giveUp() {
 
 // encodeBatch encodes records of the batch the reader is in. It stops before a
 // record that does not fit, or whose external body is not open yet or damaged.
-func (cs *consumer) encodeBatch() (done uint64, state outcome) {
+func (cs *consumer) encodeBatch() (done, bytes uint64, state outcome) {
 	c := cs.ch.conn
 	out := c.out.Bytes()[:c.outLen]
 	limit := c.out.Len()
@@ -426,9 +426,10 @@ func (cs *consumer) encodeBatch() (done uint64, state outcome) {
 			}
 			cs.have = false
 			c.outLen = 0
+			size := cs.body.Size()
 			cs.deliverFile(tag + 1)
 			cs.ch.deliveryTag = tag + 1
-			return done + 1, full
+			return done + 1, bytes + size, full
 		}
 		body := cs.record.Body
 		if len(out)+cs.deliver.Size(len(body), c.frameMax) > limit {
@@ -437,7 +438,7 @@ func (cs *consumer) encodeBatch() (done uint64, state outcome) {
 				c.outLen = 0
 				cs.deliverLarge(tag + 1)
 				cs.ch.deliveryTag = tag + 1
-				return done + 1, full
+				return done + 1, bytes + uint64(len(body)), full
 			}
 			cs.have, state = true, full
 			break
@@ -445,11 +446,12 @@ func (cs *consumer) encodeBatch() (done uint64, state outcome) {
 		cs.have = false
 		tag++
 		out = cs.deliver.Append(out, tag, cs.run.Redelivered, body, c.frameMax)
+		bytes += uint64(len(body))
 		done++
 	}
 	c.outLen = len(out)
 	cs.ch.deliveryTag = tag
-	return done, state
+	return done, bytes, state
 }
 
 // buildTemplate prepares the deliver frame for the record's template. Batches
@@ -486,11 +488,13 @@ func (cs *consumer) deliverLarge(tag uint64) {
 	}, t.Properties, cs.record.Body, reader.Close)
 }
 
-// sent accounts for n deliveries just encoded from the run's front.
-func (cs *consumer) sent(n uint64) {
+// sent accounts for n deliveries just encoded from the run's front, with so many
+// bytes of bodies.
+func (cs *consumer) sent(n, bytes uint64) {
 	if n == 0 {
 		return
 	}
+	cs.countSent(n, bytes)
 	ch := cs.ch
 	first := cs.run.First
 	cs.run.First += n

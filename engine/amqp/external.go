@@ -8,6 +8,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/loop"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/wire/amqp"
@@ -272,7 +273,7 @@ func (c *conn) acceptExternal(ch *channel, x *externalPublish) {
 		x.queues = now
 	} else if len(x.queues) == 0 && x.mandatory {
 		code = amqp.CodeNoRoute
-	} else if x.mandatory && ch.pub.dedup != nil && c.duplicate(ch, x.properties) {
+	} else if x.mandatory && ch.pub.entry.Dedup != nil && c.duplicate(ch, x.properties) {
 		for _, q := range x.queues {
 			c.shard.srv.bodies.Remove(q.BodyDir(), []uint64{x.in.Ref().ID})
 		}
@@ -281,9 +282,12 @@ func (c *conn) acceptExternal(ch *channel, x *externalPublish) {
 	switch {
 	case code != 0:
 		c.commitBatch()
+		ch.count(stats.ReturnUnroutable, 1)
+		ch.countUnbatched(x.in.Ref().Size)
 		c.returns = append(c.returns, pendingReturn{ch, x, code})
 	case len(x.queues) == 0:
 		c.commitBatch()
+		ch.countDropped(x.in.Ref().Size)
 		ch.confirmNow()
 		x.in.Abort()
 	default:

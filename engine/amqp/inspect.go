@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -33,6 +34,12 @@ type ConnectionInfo struct {
 	Timeout    int    `json:"timeout"` // heartbeat, seconds
 	Protocol   string `json:"protocol"`
 	Loop       int    `json:"loop"`
+	// ID tells connections apart that had the same name one after the other.
+	ID        uint64 `json:"-"`
+	OctetsIn  uint64 `json:"recv_oct"`
+	OctetsOut uint64 `json:"send_oct"`
+	Reads     uint64 `json:"recv_cnt"` // of the socket
+	Writes    uint64 `json:"send_cnt"`
 }
 
 // ChannelInfo is a channel as operators see it.
@@ -48,6 +55,9 @@ type ChannelInfo struct {
 	Unconfirmed    uint64 `json:"messages_unconfirmed"`
 	Confirm        bool   `json:"confirm"`
 	Transactional  bool   `json:"transactional"`
+
+	ConnectionID uint64       `json:"-"`
+	Counts       stats.Counts `json:"-"`
 }
 
 // ConsumerInfo is a consumer as operators see it.
@@ -160,7 +170,8 @@ func (s *Server) Connections(ctx context.Context) ([]ConnectionInfo, error) {
 			Name: c.operatorName(), ClientName: c.name, User: user, VHost: vhost,
 			PeerHost: c.sock.Remote().Addr().String(), PeerPort: c.sock.Remote().Port(),
 			State: c.operatorState(), Channels: len(c.channels), ChannelMax: c.channelMax, FrameMax: c.frameMax,
-			Timeout: int(c.heartbeat.Seconds()), Protocol: "AMQP 0-9-1", Loop: slices.Index(s.shards, c.shard),
+			Timeout: int(c.heartbeat.Seconds()), Protocol: "AMQP 0-9-1", Loop: c.shard.number, ID: c.id,
+			OctetsIn: c.octets.in, OctetsOut: c.octets.out, Reads: c.octets.reads, Writes: c.octets.writes,
 		})
 	})
 	slices.SortFunc(list, func(a, b ConnectionInfo) int { return strings.Compare(a.Name, b.Name) })
@@ -177,11 +188,16 @@ func (s *Server) Channels(ctx context.Context) ([]ChannelInfo, error) {
 			for _, r := range ch.unacked.live() {
 				unacked += r.count
 			}
-			list = append(list, ChannelInfo{
-				Connection: c.operatorName(), Number: ch.id, User: user, VHost: vhost, Consumers: len(ch.consumers),
+			info := ChannelInfo{
+				ConnectionID: c.id,
+				Connection:   c.operatorName(), Number: ch.id, User: user, VHost: vhost, Consumers: len(ch.consumers),
 				Prefetch: ch.prefetch, GlobalPrefetch: ch.globalLimit, Unacknowledged: unacked,
 				Unconfirmed: ch.seq - ch.acked, Confirm: ch.confirm, Transactional: ch.tx != nil,
-			})
+			}
+			if ch.counts != nil {
+				info.Counts = *ch.counts
+			}
+			list = append(list, info)
 		}
 		return list
 	})

@@ -222,6 +222,8 @@ func (c *conn) flush() {
 		buf, n := c.out, c.outLen
 		c.out, c.outLen = nil, 0
 		c.lastOut = c.shard.loop.Now()
+		c.octets.out += uint64(n)
+		c.octets.writes++
 		if !c.sock.Write(buf, n) {
 			c.sending = buf
 			return

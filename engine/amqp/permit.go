@@ -4,6 +4,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/loop"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -117,6 +118,9 @@ func (c *conn) enter(vh *broker.VHost) error {
 		c.vhost = nil
 		return refuse("access to vhost '%s' refused for user '%s'", vh.Name, c.user.Name)
 	}
+	c.counts = vh.LoopCounts(c.shard.number)
+	vh.Churn().Count(stats.ConnectionCreated)
+	c.opened = true
 	return nil
 }
 
@@ -124,6 +128,10 @@ func (c *conn) enter(vh *broker.VHost) error {
 func (c *conn) leave() {
 	if c.entered {
 		c.entered = false
+		if c.opened {
+			c.opened = false
+			c.vhost.Churn().Count(stats.ConnectionClosed)
+		}
 		c.user.RemoveConnection()
 		c.user.RemoveChannels(c.counted)
 		c.counted = 0

@@ -7,6 +7,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/segstore/bodies"
@@ -46,9 +47,8 @@ type publish struct {
 	// What CheckPublish and the user's permissions said of the last publish's
 	// exchange, under the version checked.
 	checked uint64 // 0: nothing
-	traits  broker.Traits
-	dedup   *broker.Deduplicator // nil: the exchange takes duplicates
-	byTopic bool                 // routing keys have to be permitted
+	entry   broker.Entry
+	byTopic bool // routing keys have to be permitted
 }
 
 // misplaced is the method to blame for a content frame out of its turn.
@@ -90,12 +90,11 @@ func (ch *channel) basicPublish(args, frame []byte) error {
 		if err := ch.permitPublish(m.Exchange); err != nil {
 			return err
 		}
-		traits, err := ch.conn.vhost.CheckPublish(m.Exchange)
+		entry, err := ch.conn.vhost.CheckPublish(m.Exchange)
 		if err != nil {
 			return err
 		}
-		p.traits, p.checked = traits, version
-		p.dedup = ch.conn.vhost.Deduplicator(m.Exchange)
+		p.entry, p.checked = entry, version
 	}
 	if p.byTopic {
 		if err := ch.conn.permitTopic(access.Write, m.Exchange, m.RoutingKey); err != nil {
@@ -353,6 +352,7 @@ func (c *conn) publishDone(ch *channel, body []byte) error {
 		return c.externalDone(ch)
 	}
 	if p.discard {
+		ch.countDropped(p.size)
 		p.reset(c.shard)
 		if ch.confirm {
 			ch.seq++
@@ -393,15 +393,15 @@ func (ch *channel) route(exchange, key []byte, more [][]byte, properties []byte)
 	p := &ch.pub
 	vh := ch.conn.vhost
 	version := vh.Version()
-	if p.cached && len(more) == 0 && p.version == version && p.traits == 0 && string(key) == string(p.cachedKey) && string(exchange) == string(p.cachedExchange) {
+	if p.cached && len(more) == 0 && p.version == version && p.entry.Traits == 0 && string(key) == string(p.cachedKey) && string(exchange) == string(p.cachedExchange) {
 		return p.queues, nil
 	}
 	if p.checked != version { // since CheckPublish
-		traits, err := vh.CheckPublish(exchange)
+		entry, err := vh.CheckPublish(exchange)
 		if err != nil {
 			return nil, err
 		}
-		p.traits, p.dedup = traits, vh.Deduplicator(exchange)
+		p.entry = entry
 	}
 	var err error
 	p.queues, err = vh.Route(exchange, broker.Envelope{RoutingKey: key, More: more, Properties: properties}, p.queues[:0])
@@ -419,6 +419,7 @@ func (c *conn) accept(ch *channel, queues []*broker.Queue, exchange, key, proper
 	if nowhere && isReplyKey(exchange, key) {
 		c.commitBatch()
 		if c.sendReply(key, properties, body) {
+			ch.countUnbatched(uint64(len(body)))
 			ch.confirmNow()
 			return false
 		}
@@ -431,7 +432,7 @@ func (c *conn) accept(ch *channel, queues []*broker.Queue, exchange, key, proper
 			return false
 		}
 	}
-	if mandatory && ch.pub.dedup != nil && !nowhere && c.duplicate(ch, properties) {
+	if mandatory && ch.pub.entry.Dedup != nil && !nowhere && c.duplicate(ch, properties) {
 		queues, nowhere = nil, true
 	}
 	if nowhere && mandatory {
@@ -440,26 +441,29 @@ func (c *conn) accept(ch *channel, queues []*broker.Queue, exchange, key, proper
 	}
 	if len(queues) == 0 {
 		c.commitBatch()
+		ch.countDropped(uint64(len(body)))
 		ch.confirmNow()
 		return false
 	}
 	c.batchAdd(ch, queues, exchange, key, properties, body)
-	return !immediate && !(mandatory && ch.pub.dedup != nil) // a repeat of that may have to be returned
+	return !immediate && !(mandatory && ch.pub.entry.Dedup != nil) // a repeat of that may have to be returned
 }
 
 // duplicate says whether a message is one for the exchange it is published to.
 func (c *conn) duplicate(ch *channel, properties []byte) bool {
 	c.commitBatch() // the first may be in it
-	return ch.pub.dedup.Knows(properties, c.shard.loop.Now().UnixMilli())
+	return ch.pub.entry.Dedup.Knows(properties, c.shard.loop.Now().UnixMilli())
 }
 
 // returned sends basic.return: before the confirm of the same message. queues
 // are hidden ones that take it all the same.
 func (c *conn) returned(ch *channel, code uint16, queues []*broker.Queue, exchange, key, properties, body []byte) {
 	c.commitBatch()
+	ch.count(stats.ReturnUnroutable, 1)
 	if len(queues) > 0 {
 		c.batchAdd(ch, queues, exchange, key, properties, body)
 	} else {
+		ch.countUnbatched(uint64(len(body)))
 		defer ch.confirmNow()
 	}
 	var release func()
@@ -479,7 +483,7 @@ func (c *conn) returned(ch *channel, code uint16, queues []*broker.Queue, exchan
 // learn prepares the fast path for publishes that repeat this one.
 func (c *conn) learn(ch *channel) {
 	p := &ch.pub
-	if p.size > uint64(c.frameMax-amqp.FrameOverhead) || len(p.queues) == 0 || p.checked != p.version || p.traits&broker.ByMessage != 0 || c.shard.srv.setTimestamp {
+	if p.size > uint64(c.frameMax-amqp.FrameOverhead) || len(p.queues) == 0 || p.checked != p.version || p.entry.Traits&broker.ByMessage != 0 || c.shard.srv.setTimestamp {
 		c.fast = nil
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
@@ -232,6 +233,8 @@ func (c *conn) deliverReplies() {
 			}
 			ch := rc.ch
 			ch.deliveryTag++
+			ch.count(stats.DeliverNoAck, 1)
+			ch.count(stats.BytesOut, uint64(len(r.body)))
 			c.emitContent(ch.id, &amqp.BasicDeliver{
 				ConsumerTag: []byte(rc.tag), DeliveryTag: ch.deliveryTag, Exchange: r.exchange, RoutingKey: r.key,
 			}, r.properties, r.body, r.drop)

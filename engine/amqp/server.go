@@ -48,9 +48,10 @@ type Server struct {
 
 // shard is a Server's part on one loop.
 type shard struct {
-	srv  *Server
-	loop *loop.Loop
-	pool *arena.Pool
+	srv    *Server
+	number int // among the server's
+	loop   *loop.Loop
+	pool   *arena.Pool
 
 	conns   map[*conn]struct{}
 	waiting []*conn // for a commit: confirms, a barrier, or relief of the store
@@ -88,8 +89,8 @@ func NewServer(o Options) *Server {
 	if s.messageBytesMax == 0 {
 		s.messageBytesMax = MessageBytesMaxDefault
 	}
-	for _, l := range o.Loops {
-		sh := &shard{srv: s, loop: l, pool: l.Arena(), conns: map[*conn]struct{}{}}
+	for i, l := range o.Loops {
+		sh := &shard{srv: s, number: i, loop: l, pool: l.Arena(), conns: map[*conn]struct{}{}}
 		sh.batch.builder = segstore.NewBatch(l.Arena())
 		s.shards = append(s.shards, sh)
 	}

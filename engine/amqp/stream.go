@@ -66,6 +66,7 @@ func (cs *consumer) fillStream() bool {
 			return true
 		}
 	}
+	cs.Queue.Heed(&cs.Consumer)
 	return true
 }
 
@@ -102,7 +103,7 @@ func (cs *consumer) encodeStreamBatch(credit uint64) (state outcome) {
 	c, ch := cs.ch.conn, cs.ch
 	out := c.out.Bytes()[:c.outLen]
 	limit := c.out.Len()
-	n := uint64(0) // of a row of deliveries that end before run.First
+	n, bytes := uint64(0), uint64(0) // of a row of deliveries that end before run.First
 	for sent := uint64(0); sent < credit && cs.run.Count > 0; {
 		if !cs.have {
 			if !cs.reader.Next(&cs.record) {
@@ -116,8 +117,8 @@ func (cs *consumer) encodeStreamBatch(credit uint64) (state outcome) {
 		}
 		if !cs.stream.wanted || cs.Stream.Early(cs.record.Offset, cs.record.Timestamp) {
 			cs.have = false
-			cs.sentStream(n)
-			n = 0
+			cs.sentStream(n, bytes)
+			n, bytes = 0, 0
 			cs.run.First++
 			cs.run.Count--
 			continue
@@ -130,13 +131,13 @@ func (cs *consumer) encodeStreamBatch(credit uint64) (state outcome) {
 			if state != runDone {
 				break
 			}
-			cs.startLarge(cs.deliverFile)
+			cs.startLarge(cs.deliverFile, cs.body.Size())
 			return full
 		}
 		body := cs.record.Body
 		if len(out)+cs.deliver.Size(len(body), c.frameMax) > limit {
 			if len(out) == 0 {
-				cs.startLarge(cs.deliverLarge)
+				cs.startLarge(cs.deliverLarge, uint64(len(body)))
 				return full
 			}
 			cs.have, state = true, full
@@ -148,15 +149,16 @@ func (cs *consumer) encodeStreamBatch(credit uint64) (state outcome) {
 		cs.run.First++
 		cs.run.Count--
 		n++
+		bytes += uint64(len(body))
 		sent++
 	}
 	c.outLen = len(out)
-	cs.sentStream(n)
+	cs.sentStream(n, bytes)
 	return state
 }
 
 // startLarge sends the record at hand, the only one in the output, by itself.
-func (cs *consumer) startLarge(deliver func(tag uint64)) {
+func (cs *consumer) startLarge(deliver func(tag uint64), size uint64) {
 	cs.have = false
 	cs.ch.conn.outLen = 0
 	binary.BigEndian.PutUint64(cs.built.Properties[cs.stream.hole:], cs.record.Offset)
@@ -164,16 +166,17 @@ func (cs *consumer) startLarge(deliver func(tag uint64)) {
 	deliver(cs.ch.deliveryTag)
 	cs.run.First++
 	cs.run.Count--
-	cs.sentStream(1)
+	cs.sentStream(1, size)
 }
 
 // sentStream accounts for the n deliveries before run.First; the last of them
 // has the channel's last tag.
-func (cs *consumer) sentStream(n uint64) {
+func (cs *consumer) sentStream(n, bytes uint64) {
 	cs.stream.position = cs.run.First
 	if n == 0 {
 		return
 	}
+	cs.countSent(n, bytes)
 	ch := cs.ch
 	cs.unacked += n
 	ch.outstanding += n
@@ -248,6 +251,10 @@ func appendOffsetHeader(dst, properties []byte) (out []byte, hole int) {
 // concludeStream ends deliveries of a stream: credit comes back, and the
 // consumer's tracked offset may move.
 func (ch *channel) concludeStream(r unackedRun) {
+	ch.countAcked(r.count)
+	if r.consumer != nil {
+		r.consumer.Delivered.Acked += r.count
+	}
 	if cs := r.consumer; cs != nil && !cs.stream.noted && cs.Tracks() {
 		cs.stream.noted = true
 		ch.conn.ackedStreams = append(ch.conn.ackedStreams, cs)

@@ -4,6 +4,7 @@ import (
 	"sort"
 
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/stats"
 )
 
 // unackedRun is a series of deliveries with consecutive tags and offsets.
@@ -160,25 +161,31 @@ func (l *unackedList) clear() {
 }
 
 // settle ends a delivery for good. Consecutive ones of a queue are gathered,
-// so that a thousand acks in one buffer cost one lock.
-func (c *conn) settle(r unackedRun) {
+// so that a thousand acks in one buffer cost one lock. acked of them were
+// acknowledged, the others rejected.
+func (c *conn) settle(r unackedRun, acked uint64) {
 	if c.settleQueue == r.queue && c.settleFirst+c.settleCount == r.offset {
 		c.settleCount += r.count
+		c.settleAcked += acked
 		return
 	}
 	c.flushSettled()
-	c.settleQueue, c.settleFirst, c.settleCount = r.queue, r.offset, r.count
+	c.settleQueue, c.settleFirst, c.settleCount, c.settleAcked = r.queue, r.offset, r.count, acked
 }
 
 func (c *conn) flushSettled() {
 	if len(c.ackedStreams) > 0 {
 		c.flushAcked()
 	}
+	if c.acked > 0 {
+		c.count(stats.Ack, c.acked)
+		c.acked = 0
+	}
 	if c.settleQueue != nil {
 		if tx := c.shard.tx; tx == nil {
-			c.settleQueue.Settle(c.settleFirst, c.settleCount)
+			c.settleQueue.Acked(c.settleFirst, c.settleCount, c.settleAcked)
 		} else {
-			c.shard.doom(c.settleQueue, c.settleQueue.SettleKeeping(c.settleFirst, c.settleCount))
+			c.shard.doom(c.settleQueue, c.settleQueue.SettleKeeping(c.settleFirst, c.settleCount, c.settleAcked))
 			tx.Settled(c.settleQueue.Log(), c.settleFirst, c.settleCount)
 		}
 		c.settleQueue = nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/basaltmq/basaltmq/engine/access"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -134,6 +135,7 @@ func (b *Broker) DeleteVHost(name string) (seq uint64, err error) {
 		b.users.DropVHost(name)
 		b.dropParameters(name)
 		b.mu.Lock()
+		b.totals.retire(vh)
 		delete(b.vhosts, name)
 		b.mu.Unlock()
 		// From here on nothing of it is recorded any more, so the record that
@@ -168,6 +170,7 @@ func (vh *VHost) dropAll() (queues []droppedQueue) {
 	for _, q := range vh.queues {
 		_, consumers := q.markDeleted()
 		q.bound = nil
+		vh.counts.churn.Count(stats.QueueDeleted)
 		queues = append(queues, droppedQueue{q, consumers})
 	}
 	for _, e := range vh.exchanges {

@@ -163,6 +163,14 @@ func externalBytes(external []BodyAt) (bytes uint64) {
 	return bytes
 }
 
+// BodyBytes is the size of the bodies of a batch, those in files included.
+func BodyBytes(b *segstore.Batch, external []BodyAt) uint64 {
+	if len(external) == 0 {
+		return b.BodyBytes()
+	}
+	return b.BodyBytes() + externalBytes(external) - uint64(len(external)*bodies.RefBytes)
+}
+
 // openBodies tells queues of the bodies that an earlier run left, and starts
 // looking for their records. Directories that belong to no queue are put aside.
 func (b *Broker) openBodies(known map[uint64]*Queue, found []bodies.Left) error {

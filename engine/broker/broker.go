@@ -53,6 +53,8 @@ type Broker struct {
 	seeded   bool // there are records of users; guarded by admin
 	first    bool // this start made the default user
 
+	totals totals
+
 	parameters map[parameterKey][]byte // guarded by admin
 
 	revoked atomic.Pointer[func()]

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -35,6 +36,9 @@ type Consumer struct {
 	Priority  int64 // of x-priority; higher ones are served first
 	// Stream is there for consumers of streams only; see AttachStream.
 	Stream *StreamConsumer
+	// Delivered is the owner's to count up, on its loop; the queue takes it over
+	// (and zeroes it) in Take, Leave, Detach, TakeStream, Acknowledged and Heed.
+	Delivered stats.Delivered
 
 	// Guarded by Queue.mu.
 	attached   bool
@@ -57,12 +61,13 @@ type crowd struct {
 	consumers []*Consumer // in the order in which they came
 	ring      *Consumer   // the highest ring's next to take; nil when nobody can
 	ringLen   int
-	woken     *Consumer // holder of the token, a member of that ring
-	lower     []ring    // the other rings, highest first
-	single    bool      // one consumer at a time is active
-	active    *Consumer // that one; nil without consumers
-	paused    bool      // nobody is in a ring; see pause.go
-	levels    *levels   // of a priority queue; nil: a plain one
+	woken     *Consumer     // holder of the token, a member of that ring
+	lower     []ring        // the other rings, highest first
+	single    bool          // one consumer at a time is active
+	active    *Consumer     // that one; nil without consumers
+	paused    bool          // nobody is in a ring; see pause.go
+	levels    *levels       // of a priority queue; nil: a plain one
+	counts    *stats.Counts // nil: never used; see counters.go
 }
 
 type ring struct {
@@ -251,6 +256,7 @@ func (q *Queue) Enter(c *Consumer) bool {
 // Leave takes c out of its ring; the token passes on.
 func (q *Queue) Leave(c *Consumer) {
 	q.mu.Lock()
+	q.heed(c)
 	wake := q.leave(c)
 	relieved := q.relieved(q.pace.clock)
 	q.mu.Unlock()
@@ -306,6 +312,7 @@ func (q *Queue) Detach(c *Consumer) {
 		q.mu.Unlock()
 		return
 	}
+	q.heed(c)
 	c.attached, c.able = false, false
 	if c.inRing {
 		q.part(c)

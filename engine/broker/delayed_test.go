@@ -141,9 +141,9 @@ func TestDelayed_Chain(t *testing.T) {
 	c.bind(Binding{Source: "a", Exchange: "d", ToExchange: true})
 	c.bind(Binding{Source: "d", Exchange: "e", ToExchange: true})
 	c.bind(Binding{Source: "e", Queue: "then"})
-	traits, err := c.vh.CheckPublish([]byte("a"))
-	if err != nil || traits&ByProperties == 0 {
-		t.Fatalf("traits %d, %v: the route depends on the header", traits, err)
+	entry, err := c.vh.CheckPublish([]byte("a"))
+	if err != nil || entry.Traits&ByProperties == 0 {
+		t.Fatalf("traits %d, %v: the route depends on the header", entry.Traits, err)
 	}
 	c.post("a", "k", delayedBy(10), "m")
 	c.wantReady(now, []string{"m"})

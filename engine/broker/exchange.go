@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/basaltmq/basaltmq/engine/broker/routing"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -52,6 +53,8 @@ type Exchange struct {
 	// dedup remembers the messages published here; nil: duplicates are taken.
 	// See dedupexchange.go.
 	dedup *Deduplicator
+
+	counts atomic.Pointer[stats.Exchange] // nil: never published to
 
 	traits atomic.Uint64 // vhost version << traitBits | Traits; see VHost.traits
 }

@@ -99,8 +99,8 @@ func TestExchange_AlternateComesAndGoes(t *testing.T) {
 	if got := route(); !slices.Equal(got, []string{"q"}) || e.vh.Version() == version {
 		t.Fatalf("%v", got)
 	}
-	if traits, err := e.vh.CheckPublish([]byte("a")); traits != ByProperties || err != nil {
-		t.Fatalf("%v, %v: the alternate's traits count", traits, err)
+	if entry, err := e.vh.CheckPublish([]byte("a")); entry.Traits != ByProperties || err != nil {
+		t.Fatalf("%v, %v: the alternate's traits count", entry.Traits, err)
 	}
 	if _, err := e.vh.DeleteExchange("b", false); err != nil {
 		t.Fatal(err)
@@ -113,8 +113,8 @@ func TestExchange_AlternateComesAndGoes(t *testing.T) {
 	if got := route(); !slices.Equal(got, []string{"args"}) {
 		t.Fatalf("%v", got)
 	}
-	if traits, err := e.vh.CheckPublish([]byte("a")); traits != ByMessage || err != nil {
-		t.Fatalf("%v, %v", traits, err)
+	if entry, err := e.vh.CheckPublish([]byte("a")); entry.Traits != ByMessage || err != nil {
+		t.Fatalf("%v, %v", entry.Traits, err)
 	}
 	// A binding that matches keeps the message from the alternate, even if what
 	// it leads to drops it.
@@ -258,8 +258,8 @@ func TestExchange_HashOn(t *testing.T) {
 		}},
 	} {
 		declare(r.name, r.arguments)
-		if traits, err := e.vh.CheckPublish([]byte(r.name)); traits != ByProperties || err != nil {
-			t.Fatalf("%s: %v, %v", r.name, traits, err)
+		if entry, err := e.vh.CheckPublish([]byte(r.name)); entry.Traits != ByProperties || err != nil {
+			t.Fatalf("%s: %v, %v", r.name, entry.Traits, err)
 		}
 		byValue, used := map[int]string{}, map[string]bool{}
 		for i, to := range hashed(t, e, r.name, func(i int) Envelope { return r.message(i, some(i)) }) {
@@ -277,8 +277,8 @@ func TestExchange_HashOn(t *testing.T) {
 		}
 	}
 	declare("key", nil)
-	if traits, err := e.vh.CheckPublish([]byte("key")); traits != 0 || err != nil {
-		t.Fatalf("%v, %v: only the key counts, and routes may be kept", traits, err)
+	if entry, err := e.vh.CheckPublish([]byte("key")); entry.Traits != 0 || err != nil {
+		t.Fatalf("%v, %v: only the key counts, and routes may be kept", entry.Traits, err)
 	}
 	used := map[string]bool{}
 	for _, to := range hashed(t, e, "key", byKey) {

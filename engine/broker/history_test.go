@@ -103,8 +103,8 @@ func TestHistory_NoStore(t *testing.T) {
 	e := openDir(t, t.TempDir())
 	defer e.close()
 	e.exchange(recent("h", false, 5))
-	if traits, err := e.vh.CheckPublish([]byte("h")); traits != ByProperties || err != nil {
-		t.Fatalf("%v, %v", traits, err)
+	if entry, err := e.vh.CheckPublish([]byte("h")); entry.Traits != ByProperties || err != nil {
+		t.Fatalf("%v, %v", entry.Traits, err)
 	}
 	with := func(v amqp.Value) []byte {
 		p := amqp.Properties{Flags: amqp.FlagHeaders, Headers: table(func(b *amqp.TableBuilder) { b.SetValue("x-recent-history-no-store", v) })}

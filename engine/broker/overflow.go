@@ -120,6 +120,7 @@ func (q *Queue) publishKept(b *segstore.Batch, now int64, external []BodyAt) (en
 		q.VHost.broker.keeper.arm(q, 0)
 	}
 	q.pace.published(given, externalBytes(external))
+	q.countPublished(count, BodyBytes(b, external))
 	wake := q.grantToken()
 	q.attend()
 	end, behind = q.end, q.behind(behindBytes, now)

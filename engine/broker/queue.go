@@ -169,6 +169,7 @@ func (q *Queue) Publish(b *segstore.Batch, now int64, external ...BodyAt) (end u
 		q.noteBodies(base, external)
 	}
 	q.pace.published(b, externalBytes(external))
+	q.countPublished(uint64(b.Count()), BodyBytes(b, external))
 	var dropped []uint64
 	if q.delays != nil {
 		q.schedule(base, b)

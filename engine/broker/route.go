@@ -249,22 +249,30 @@ func (r *router) spreadValue(s *spread) []byte {
 	return r.scratch
 }
 
+// Entry is what a publisher has to know of the exchange it publishes to, in one
+// state of the topology.
+type Entry struct {
+	Exchange *Exchange
+	Traits   Traits
+	Dedup    *Deduplicator // nil: duplicates are taken
+}
+
 // CheckPublish says whether clients may publish to an exchange, and what its
 // routes may depend on. Errors: 404, 403 for internal ones.
-func (vh *VHost) CheckPublish(exchange []byte) (Traits, error) {
+func (vh *VHost) CheckPublish(exchange []byte) (Entry, error) {
 	if len(exchange) == 0 {
-		return 0, nil
+		return Entry{Exchange: vh.standard}, nil
 	}
 	vh.mu.RLock()
 	defer vh.mu.RUnlock()
 	e := vh.exchanges[string(exchange)]
 	if e == nil {
-		return 0, vh.noExchange(string(exchange))
+		return Entry{}, vh.noExchange(string(exchange))
 	}
 	if e.Internal {
-		return 0, amqp.Errorf(amqp.CodeAccessRefused, 0, "cannot publish to internal exchange '%s' in vhost '%s'", e.Name, vh.Name)
+		return Entry{}, amqp.Errorf(amqp.CodeAccessRefused, 0, "cannot publish to internal exchange '%s' in vhost '%s'", e.Name, vh.Name)
 	}
-	return vh.traits(e), nil
+	return Entry{e, vh.traits(e), e.dedup}, nil
 }
 
 // traits collects the traits of all exchanges that a message published to e may

@@ -119,7 +119,8 @@ func TestRoute_Model(t *testing.T) {
 			}
 		}
 		for name := range m.kinds {
-			traits, err := vh.CheckPublish([]byte(name))
+			entry, err := vh.CheckPublish([]byte(name))
+			traits := entry.Traits
 			if err != nil || traits&ByMessage != 0 {
 				t.Fatalf("%s: %v, %v", name, traits, err)
 			}

@@ -208,6 +208,7 @@ func (q *Queue) publishStream(b *segstore.Batch, external []BodyAt) (end uint64,
 		q.noteBodies(base, external)
 	}
 	s.noteSize(q, base, b.Size(), external)
+	q.countPublished(uint64(b.Count()), BodyBytes(b, external))
 	end = q.end
 	q.wakeWaiting() // unlocks
 	return end, nil
@@ -267,6 +268,7 @@ func (s *stream) visible(q *Queue) uint64 {
 func (q *Queue) TakeStream(c *Consumer) Run {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.heed(c)
 	s, v := q.stream, c.Stream
 	if q.deleted || !c.attached || q.paused || s.single && s.active != c {
 		return Run{}

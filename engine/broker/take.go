@@ -1,5 +1,7 @@
 package broker
 
+import "github.com/basaltmq/basaltmq/engine/stats"
+
 // This file is how messages leave the ready ones and come back: to consumers and
 // basic.get, settled, or returned.
 
@@ -30,6 +32,7 @@ func (q *Queue) ready() uint64 {
 // milliseconds.
 func (q *Queue) Take(c *Consumer, limit uint64, now int64) (run Run, more bool) {
 	q.mu.Lock()
+	q.heed(c)
 	c.room = limit
 	if q.deleted || !c.inRing || limit == 0 || q.woken != c && (q.ringLen > 1 || c.Priority != q.ring.Priority) {
 		q.mu.Unlock()
@@ -97,17 +100,23 @@ func (q *Queue) pull(limit uint64, operator bool) (run Run, remaining uint64) {
 
 // Settle ends the delivery of taken offsets: acked, dropped, or sent without
 // the need of an ack.
-func (q *Queue) Settle(first, count uint64) {
-	if ids := q.SettleKeeping(first, count); ids != nil {
+func (q *Queue) Settle(first, count uint64) { q.Acked(first, count, 0) }
+
+// Acked is Settle for offsets of which so many were acknowledged.
+func (q *Queue) Acked(first, count, acked uint64) {
+	if ids := q.SettleKeeping(first, count, acked); ids != nil {
 		q.RemoveBodies(ids)
 	}
 }
 
-// SettleKeeping is Settle, but leaves the external bodies of the messages for
+// SettleKeeping is Acked, but leaves the external bodies of the messages for
 // the caller to remove (RemoveBodies): a transaction that acknowledges them may
 // still be undone by a crash.
-func (q *Queue) SettleKeeping(first, count uint64) (ids []uint64) {
+func (q *Queue) SettleKeeping(first, count, acked uint64) (ids []uint64) {
 	q.mu.Lock()
+	if acked > 0 {
+		q.counted()[stats.Ack] += acked
+	}
 	q.unacked -= count
 	deleted := q.deleted
 	if q.upkeep != nil && !deleted {

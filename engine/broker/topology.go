@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/basaltmq/basaltmq/engine/access"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
@@ -232,6 +233,7 @@ func (vh *VHost) DeclareQueue(d QueueDeclare, owner any) (q *Queue, created bool
 		q, err = vh.usable(q, d.Name, owner)
 		if err == nil {
 			q.Touch()
+			vh.counts.churn.Count(stats.QueueDeclared)
 		}
 		return q, false, 0, err
 	}
@@ -253,6 +255,7 @@ func (vh *VHost) DeclareQueue(d QueueDeclare, owner any) (q *Queue, created bool
 		err := vh.sameQueue(q, &d, owner)
 		if err == nil {
 			q.Touch()
+			vh.counts.churn.Count(stats.QueueDeclared)
 		}
 		return q, false, seq, err
 	}
@@ -278,6 +281,8 @@ func (vh *VHost) DeclareQueue(d QueueDeclare, owner any) (q *Queue, created bool
 	if q.Durable && q.Owner == nil {
 		seq = vh.broker.record(queueRecord(recQueueDeclare, vh, q))
 	}
+	vh.counts.churn.Count(stats.QueueDeclared)
+	vh.counts.churn.Count(stats.QueueCreated)
 	return q, true, seq, nil
 }
 
@@ -356,6 +361,7 @@ func (vh *VHost) DeleteQueue(name []byte, ifUnused, ifEmpty bool, owner any) (me
 func (vh *VHost) dropQueue(q *Queue) (ready uint64, consumers []*Consumer, seq uint64) {
 	delete(vh.queues, q.Name)
 	vh.version.Add(1)
+	vh.counts.churn.Count(stats.QueueDeleted)
 	ready, consumers = q.markDeleted()
 	if q.Durable && q.Owner == nil {
 		seq = vh.broker.record(queueRecord(recQueueDelete, vh, q))

@@ -127,8 +127,8 @@ func TestTopology_Route_ExchangesInCycles(t *testing.T) {
 			t.Errorf("from %s: %v, want %v", name, got, all)
 		}
 	}
-	if traits, err := e.vh.CheckPublish([]byte("a")); traits != 0 || err != nil {
-		t.Errorf("routes over fanout exchanges depend on the key: %v, %v", traits, err)
+	if entry, err := e.vh.CheckPublish([]byte("a")); entry.Traits != 0 || err != nil {
+		t.Errorf("routes over fanout exchanges depend on the key: %v, %v", entry.Traits, err)
 	}
 	for _, edge := range edges {
 		if _, err := e.vh.Unbind(Binding{Source: edge[0], Exchange: edge[1], ToExchange: true}, nil); err != nil {
@@ -142,8 +142,8 @@ func TestTopology_Route_ExchangesInCycles(t *testing.T) {
 		if x := e.vh.exchanges[name]; len(x.outgoing) != 0 || len(x.incoming) != 0 {
 			t.Errorf("%s counts %v outgoing and %d incoming", name, x.outgoing, len(x.incoming))
 		}
-		if traits, err := e.vh.CheckPublish([]byte(name)); traits != 0 || err != nil {
-			t.Errorf("%s: %v, %v", name, traits, err)
+		if entry, err := e.vh.CheckPublish([]byte(name)); entry.Traits != 0 || err != nil {
+			t.Errorf("%s: %v, %v", name, entry.Traits, err)
 		}
 	}
 }

@@ -104,6 +104,7 @@ func (t *trackedOffsets) forgetOldest() {
 func (q *Queue) Acknowledged(c *Consumer, offset uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.heed(c)
 	if q.deleted {
 		return
 	}

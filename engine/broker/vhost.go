@@ -17,6 +17,7 @@ type VHost struct {
 	mu        sync.RWMutex
 	exchanges map[string]*Exchange
 	queues    map[string]*Queue
+	standard  *Exchange  // the default exchange; never changes
 	policies  *policySet // nil: none
 	// Gone, but their files are still there; see unlock.
 	dropped       []*Queue
@@ -24,6 +25,7 @@ type VHost struct {
 
 	spec        atomic.Pointer[VHostSpec]
 	connections atomic.Int64
+	counts      *vhostCounts
 	deleted     atomic.Bool // set under mu
 	recorded    bool        // by a record of its own; only while starting
 
@@ -43,12 +45,13 @@ var predeclared = []struct{ name, kind string }{
 }
 
 func newVHost(b *Broker, name string) *VHost {
-	vh := &VHost{Name: name, broker: b, exchanges: map[string]*Exchange{}, queues: map[string]*Queue{}}
+	vh := &VHost{Name: name, broker: b, exchanges: map[string]*Exchange{}, queues: map[string]*Queue{}, counts: new(vhostCounts)}
 	vh.version.Store(1)
 	vh.spec.Store(&VHostSpec{Name: name})
 	for _, p := range predeclared {
 		vh.exchanges[p.name] = &Exchange{Name: p.name, Type: p.kind, kind: p.kind, Durable: true, index: newIndex(p.kind, nil)}
 	}
+	vh.standard = vh.exchanges[""]
 	return vh
 }
 

@@ -1,0 +1,128 @@
+package amqp
+
+import (
+	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/stats"
+)
+
+// Counting. A channel's counters are plain numbers on its loop; the same goes
+// into the counters that its virtual host has for this loop, which others read.
+// Everything is counted by batch, by run of deliveries, or by frame.
+
+// count counts n of a kind on a channel.
+func (ch *channel) count(k stats.Kind, n uint64) {
+	if n > 0 {
+		ch.counters()[k] += n
+		ch.conn.count(k, n)
+	}
+}
+
+// count counts for the virtual host; a connection without one has nothing to
+// count.
+func (c *conn) count(k stats.Kind, n uint64) {
+	if c.counts != nil {
+		c.counts.Add(k, n)
+	}
+}
+
+func (ch *channel) counters() *stats.Counts {
+	if ch.counts == nil {
+		ch.counts = new(stats.Counts)
+	}
+	return ch.counts
+}
+
+// countDropped counts a publish that no queue gets.
+func (ch *channel) countDropped(bytes uint64) {
+	ch.count(stats.DropUnroutable, 1)
+	ch.countUnbatched(bytes)
+}
+
+// countUnbatched counts a publish that goes into no batch.
+func (ch *channel) countUnbatched(bytes uint64) {
+	ch.count(stats.Publish, 1)
+	ch.count(stats.BytesIn, bytes)
+	if x := ch.pub.entry.Exchange; x != nil {
+		x.CountPublished(1, 0, bytes)
+	}
+}
+
+// throughExchange notes that the records from here on were published to x.
+func (b *batch) throughExchange(x *broker.Exchange) {
+	b.countExchange()
+	b.exchange = x
+}
+
+// countExchange counts the records since the last call as published to the
+// batch's exchange.
+func (b *batch) countExchange() {
+	messages := uint64(b.count - b.counted)
+	if messages == 0 || b.exchange == nil {
+		return
+	}
+	bytes := b.bytes()
+	b.exchange.CountPublished(messages, messages*visible(b.queues), bytes-b.countedBytes)
+	b.counted, b.countedBytes = b.count, bytes
+}
+
+// bytes is the size of the bodies in the batch.
+func (b *batch) bytes() uint64 { return broker.BodyBytes(b.builder, b.external) }
+
+// visible is how many of the queues are not hidden ones.
+func visible(queues []*broker.Queue) (n uint64) {
+	for _, q := range queues {
+		if !q.Hidden() {
+			n++
+		}
+	}
+	return n
+}
+
+// countBatch counts a batch that is about to be appended.
+func (c *conn) countBatch(b *batch) {
+	b.countExchange()
+	messages := uint64(b.count)
+	b.ch.count(stats.Publish, messages)
+	b.ch.count(stats.BytesIn, b.countedBytes)
+	c.count(stats.PublishOut, messages*visible(b.queues))
+	b.counted, b.countedBytes, b.exchange = 0, 0, nil
+}
+
+// countSent counts deliveries that are in the output now.
+func (cs *consumer) countSent(n, bytes uint64) {
+	d := &cs.Delivered
+	d.Messages += n
+	d.Bytes += bytes
+	kind := stats.Deliver
+	if cs.NoAck {
+		kind = stats.DeliverNoAck
+	}
+	ch := cs.ch
+	ch.count(kind, n)
+	ch.count(stats.BytesOut, bytes)
+	if cs.run.Redelivered {
+		d.Redelivered += n
+		ch.count(stats.Redeliver, n)
+	}
+}
+
+// countGot counts the answer to a basic.get.
+func (ch *channel) countGot(q *broker.Queue, noAck, redelivered bool, bytes uint64) {
+	kind := stats.Get
+	if noAck {
+		kind = stats.GetNoAck
+	}
+	ch.count(kind, 1)
+	ch.count(stats.BytesOut, bytes)
+	if redelivered {
+		ch.count(stats.Redeliver, 1)
+	}
+	q.CountGot(kind, redelivered, bytes)
+}
+
+// countAcked counts acknowledgements on a channel; those of the virtual host
+// follow when they are settled.
+func (ch *channel) countAcked(n uint64) {
+	ch.counters()[stats.Ack] += n
+	ch.conn.acked += n
+}

@@ -1,0 +1,198 @@
+package broker
+
+import (
+	"sync"
+
+	"github.com/basaltmq/basaltmq/engine/stats"
+)
+
+// Counters. A queue's are guarded by its lock and shared by the levels of a
+// family; an exchange's are atomics; a virtual host has an array for each loop.
+// All are made when first used.
+
+// vhostCounts are what is counted in a virtual host.
+type vhostCounts struct {
+	churn stats.Churn
+	mu    sync.Mutex
+	loops []*loopCounts
+}
+
+// loopCounts keep the counters of one loop off the cache lines of the others'.
+type loopCounts struct {
+	stats.Shared
+	_ [64]byte
+}
+
+// LoopCounts returns the counters that loop number n counts by in this virtual
+// host.
+func (vh *VHost) LoopCounts(n int) *stats.Shared {
+	c := vh.counts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.loops) <= n {
+		c.loops = append(c.loops, nil)
+	}
+	if c.loops[n] == nil {
+		c.loops[n] = new(loopCounts)
+	}
+	return &c.loops[n].Shared
+}
+
+// Churn returns the counters of what comes and goes.
+func (vh *VHost) Churn() *stats.Churn { return &vh.counts.churn }
+
+// MessageCounts returns the virtual host's counters. Any goroutine.
+func (vh *VHost) MessageCounts() (n stats.Counts) {
+	vh.counts.addTo(&n)
+	return n
+}
+
+func (c *vhostCounts) addTo(n *stats.Counts) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.loops {
+		if l != nil {
+			l.AddTo(n)
+		}
+	}
+}
+
+// totals keep what deleted virtual hosts have counted.
+type totals struct {
+	mu     sync.Mutex
+	gone   []*VHost // their connections may still count
+	counts stats.Counts
+	churn  [stats.Events]uint64
+}
+
+func (t *totals) retire(vh *VHost) {
+	t.mu.Lock()
+	t.gone = append(t.gone, vh)
+	t.mu.Unlock()
+}
+
+// Totals returns the counters of all virtual hosts there have been since the
+// start. Any goroutine.
+func (b *Broker) Totals() (counts stats.Counts, churn [stats.Events]uint64) {
+	t := &b.totals
+	b.mu.RLock()
+	defer b.mu.RUnlock() // so that none is deleted in between, and missing
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	kept := t.gone[:0]
+	for _, vh := range t.gone {
+		if vh.Connections() > 0 {
+			vh.counts.addTo(&counts)
+			vh.counts.churn.AddTo(&churn)
+			kept = append(kept, vh)
+			continue
+		}
+		vh.counts.addTo(&t.counts)
+		vh.counts.churn.AddTo(&t.churn)
+	}
+	clear(t.gone[len(kept):])
+	t.gone = kept
+	counts.Add(&t.counts)
+	for i := range churn {
+		churn[i] += t.churn[i]
+	}
+	for _, vh := range b.vhosts {
+		vh.counts.addTo(&counts)
+		vh.counts.churn.AddTo(&churn)
+	}
+	return counts, churn
+}
+
+// MessageCounts returns the exchange's counters. Any goroutine.
+func (e *Exchange) MessageCounts() (n stats.Counts) {
+	if c := e.counts.Load(); c != nil {
+		c.AddTo(&n)
+	}
+	return n
+}
+
+// CountPublished counts messages published to e by clients: how many copies of
+// them went into queues, and how many bytes their bodies had. Any goroutine.
+func (e *Exchange) CountPublished(messages, copies, bytes uint64) {
+	c := e.counters()
+	c.In.Add(messages)
+	c.Bytes.Add(bytes)
+	if copies > 0 {
+		c.Out.Add(copies)
+	} else {
+		c.Unroutable.Add(messages)
+	}
+}
+
+func (e *Exchange) counters() *stats.Exchange {
+	c := e.counts.Load()
+	if c == nil {
+		c = new(stats.Exchange)
+		if !e.counts.CompareAndSwap(nil, c) {
+			c = e.counts.Load()
+		}
+	}
+	return c
+}
+
+// MessageCounts returns the queue's counters. Any goroutine.
+func (q *Queue) MessageCounts() (n stats.Counts) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.counts != nil {
+		n = *q.counts
+	}
+	return n
+}
+
+// counted are the family's counters; the caller holds mu.
+func (w *crowd) counted() *stats.Counts {
+	if w.counts == nil {
+		w.counts = new(stats.Counts)
+	}
+	return w.counts
+}
+
+// countPublished counts what went into the queue; the caller holds mu.
+func (q *Queue) countPublished(messages, bytes uint64) {
+	c := q.counted()
+	c[stats.Publish] += messages
+	c[stats.BytesIn] += bytes
+}
+
+// heed takes over what c has sent since the last time; the caller holds mu.
+func (q *Queue) heed(c *Consumer) {
+	if c.Delivered == (stats.Delivered{}) {
+		return
+	}
+	n, d := q.counted(), &c.Delivered
+	kind := stats.Deliver
+	if c.NoAck {
+		kind = stats.DeliverNoAck
+	}
+	n[kind] += d.Messages
+	n[stats.BytesOut] += d.Bytes
+	n[stats.Redeliver] += d.Redelivered
+	n[stats.Ack] += d.Acked
+	*d = stats.Delivered{}
+}
+
+// Heed has the queue count what c has sent. It is for consumers that stop taking
+// without a word to the queue.
+func (q *Queue) Heed(c *Consumer) {
+	q.mu.Lock()
+	q.heed(c)
+	q.mu.Unlock()
+}
+
+// CountGot counts the outcome of a basic.get: a kind, and the body's bytes.
+func (q *Queue) CountGot(k stats.Kind, redelivered bool, bytes uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := q.counted()
+	c[k]++
+	c[stats.BytesOut] += bytes
+	if redelivered {
+		c[stats.Redeliver]++
+	}
+}
