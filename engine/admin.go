@@ -1,9 +1,14 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/basaltmq/basaltmq/engine/admin"
 	"github.com/basaltmq/basaltmq/engine/broker"
@@ -21,16 +26,60 @@ func (e *Engine) serveControl() (err error) {
 			if e.config.DurabilityOS {
 				durability = "os"
 			}
-			return admin.Status{
+			s := admin.Status{
 				PID: os.Getpid(), UptimeSeconds: int64(time.Since(began).Seconds()), DataDir: e.config.DataDir,
 				Listeners: map[string]string{"amqp": e.Addr().String()}, Loops: e.Loops(),
 				Sockets: sockets, Files: files, Durability: durability,
 			}
+			if a := e.HTTPAddr(); a.IsValid() {
+				s.Listeners["http"] = a.String()
+			}
+			e.space.Load().fill(&s)
+			return s
 		},
 	})
 	e.handler.Store(h)
-	e.control, err = admin.Serve(e.config.DataDir, h, e.logger)
-	return err
+	if e.control, err = admin.ServeSocket(e.config.DataDir, h, e.logger); err != nil {
+		return err
+	}
+	if e.httpListener != nil {
+		e.http = admin.Serve(admin.ServeOptions{Listener: e.httpListener, Handler: h, Logger: e.logger})
+	}
+	return nil
+}
+
+// listenHTTP opens the port of the management API.
+func (e *Engine) listenHTTP() (err error) {
+	if !e.config.HTTP.IsValid() {
+		return nil
+	}
+	if e.httpListener, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(e.config.HTTP)); err == nil {
+		return nil
+	}
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("the HTTP API cannot listen: %w: another program has the port; choose another with --http-port, or turn the API off with --http-port -1", err)
+	}
+	return fmt.Errorf("the HTTP API cannot listen: %w", err)
+}
+
+// HTTPAddr is where the management API is; invalid if it is nowhere.
+func (e *Engine) HTTPAddr() netip.AddrPort {
+	if e.httpListener == nil {
+		return netip.AddrPort{}
+	}
+	a := e.httpListener.Addr().(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
+// closeHTTP ends the management API.
+func (e *Engine) closeHTTP() error {
+	switch {
+	case e.http != nil:
+		return e.http.Close()
+	case e.httpListener != nil:
+		return e.httpListener.Close()
+	}
+	return nil
 }
 
 // readDefinitions reads the file that this start is to import; nil if there is

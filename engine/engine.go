@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -30,8 +31,11 @@ type Config struct {
 	DataDir  string
 	Bind     netip.Addr // 127.0.0.1
 	AMQPPort uint16     // 0: a free port
-	IO       string     // auto, uring, posix
-	Loops    int        // one per core
+	// HTTP is where the management API listens; port 0: a free one; not valid, as
+	// the zero value is: nowhere.
+	HTTP  netip.AddrPort
+	IO    string // auto, uring, posix
+	Loops int    // one per core
 	// DurabilityOS makes a confirm mean "in the page cache" instead of "synced".
 	DurabilityOS bool
 	Version      string
@@ -93,10 +97,15 @@ type Engine struct {
 	server   atomic.Pointer[amqp.Server]
 	handler  atomic.Pointer[admin.Handler]
 	control  *admin.Server
+	http     *admin.Server // nil: not asked for
 	listener *loop.Listener
-	stop     chan struct{}
-	trimmed  chan struct{}
-	watched  chan struct{}
+	space    atomic.Pointer[space]
+
+	httpListener *net.TCPListener
+
+	stop    chan struct{}
+	trimmed chan struct{}
+	watched chan struct{}
 
 	// IOReason says which backends run and why.
 	IOReason string
@@ -142,6 +151,9 @@ func (e *Engine) start() error {
 		return err
 	}
 	e.listener = listener
+	if err := e.listenHTTP(); err != nil {
+		return err
+	}
 	file, err := e.readDefinitions()
 	if err != nil {
 		return err
@@ -298,7 +310,7 @@ func (e *Engine) Connections() int { return e.server.Load().Conns() }
 func (e *Engine) Stop() error {
 	server := e.server.Load()
 	e.listener.Close()
-	controlErr := e.control.Close()
+	controlErr := errors.Join(e.control.Close(), e.closeHTTP())
 	server.Shutdown()
 	deadline := time.Now().Add(stopTimeout)
 	for server.Conns() > 0 && time.Now().Before(deadline) {
@@ -363,6 +375,7 @@ func (e *Engine) abort() {
 	if e.control != nil {
 		_ = e.control.Close()
 	}
+	_ = e.closeHTTP()
 	e.stopLoops() // those that were made need it even if they never ran
 	if e.broker != nil {
 		e.broker.Close()

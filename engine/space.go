@@ -3,6 +3,8 @@ package engine
 import (
 	"fmt"
 	"time"
+
+	"github.com/basaltmq/basaltmq/engine/admin"
 )
 
 // DiskFreeMinDefault is the default floor of free space. The journal and a
@@ -10,6 +12,26 @@ import (
 const DiskFreeMinDefault = 128 << 20
 
 const spaceInterval = time.Second
+
+// space is what was last known of free space.
+type space struct {
+	free, floor int64
+	alarm       string
+}
+
+// fill tells operators. Nothing is known before the first look, or if nobody looks.
+func (s *space) fill(status *admin.Status) {
+	if s != nil {
+		status.DiskFree, status.DiskFloor, status.Alarm = s.free, s.floor, s.alarm
+	}
+}
+
+// noteSpace keeps what has been found, if it is news.
+func (e *Engine) noteSpace(s space) {
+	if old := e.space.Load(); old == nil || *old != s {
+		e.space.Store(&s)
+	}
+}
 
 // watchSpace blocks publishers while free space on the data directory's file
 // system is below the floor, and lets them go on when a quarter more than the
@@ -29,7 +51,7 @@ func (e *Engine) watchSpace() {
 	}
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	blocked, unreadable := false, false
+	blocked, unreadable, alarm := false, false, ""
 	if floor < 0 {
 		<-e.stop
 		return
@@ -48,11 +70,16 @@ func (e *Engine) watchSpace() {
 			blocked = true
 			e.logger.Error("disk space is low: publishers are blocked until there is more; consume, delete queues, or free space otherwise",
 				"free_bytes", free, "floor_bytes", floor)
-			e.server.Load().SetAlarm(fmt.Sprintf("low on disk: %d MiB free, %d MiB needed", free>>20, floor>>20))
+			alarm = fmt.Sprintf("low on disk: %d MiB free, %d MiB needed", free>>20, floor>>20)
+			e.server.Load().SetAlarm(alarm)
 		case blocked && free >= floor+floor/4:
 			blocked = false
 			e.logger.Info("disk space is sufficient again: publishers go on", "free_bytes", free, "floor_bytes", floor)
-			e.server.Load().SetAlarm("")
+			alarm = ""
+			e.server.Load().SetAlarm(alarm)
+		}
+		if err == nil {
+			e.noteSpace(space{free, floor, alarm})
 		}
 		unreadable = err != nil
 		select {

@@ -119,10 +119,14 @@ func (s *session) do(method, path string, body any, headers ...string) (io.ReadC
 	defer response.Body.Close()
 	var answer struct {
 		Reason   string
+		Detail   string
 		Problems []string
 	}
 	if err := json.NewDecoder(io.LimitReader(response.Body, 16<<20)).Decode(&answer); err != nil || answer.Reason == "" {
 		return nil, fmt.Errorf("the broker answered %s: is it of another version?", response.Status)
+	}
+	if answer.Detail != "" {
+		answer.Reason = answer.Detail
 	}
 	return nil, &refusal{answer.Reason, answer.Problems}
 }

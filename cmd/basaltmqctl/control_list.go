@@ -12,6 +12,19 @@ import (
 // object is an element of a list that the broker sends.
 type object map[string]any
 
+// field finds a field; dots lead into objects.
+func (o object) field(path string) (v any, ok bool) {
+	if v, ok = o[path]; ok {
+		return v, true
+	}
+	first, rest, deeper := strings.Cut(path, ".")
+	below, isObject := o[first].(map[string]any)
+	if !deeper || !isObject {
+		return nil, false
+	}
+	return object(below).field(rest)
+}
+
 // list prints a list: as JSON what the broker sends, as text the columns that
 // are asked for, or the usual ones, with tabs between.
 func (s *session) list(path string, usual, asked []string) error {
@@ -21,7 +34,7 @@ func (s *session) list(path string, usual, asked []string) error {
 	}
 	if len(all) > 0 {
 		for _, name := range asked {
-			if _, ok := all[0][name]; !ok {
+			if _, ok := all[0].field(name); !ok {
 				return usagef("there is no column %q: the columns are %s", name, strings.Join(slices.Sorted(maps.Keys(all[0])), ", "))
 			}
 		}
@@ -53,7 +66,8 @@ func (s *session) list(path string, usual, asked []string) error {
 			if i > 0 {
 				w.WriteByte('\t')
 			}
-			w.WriteString(cell(o[name]))
+			v, _ := o.field(name)
+			w.WriteString(cell(v))
 		}
 		w.WriteByte('\n')
 	}
@@ -116,6 +130,6 @@ func lists() []command {
 		lister("list_bindings", "list bindings", true, in("bindings"), "", "source", "destination", "destination_type", "routing_key", "arguments"),
 		lister("list_connections", "list the connections to all virtual hosts", false, at("connections"), "", "name", "user", "vhost", "state"),
 		lister("list_channels", "list the channels of all connections", false, at("channels"), "", "connection", "number", "user", "consumer_count", "messages_unacknowledged"),
-		lister("list_consumers", "list the consumers of all virtual hosts", false, at("consumers"), "", "vhost", "queue", "connection", "channel", "consumer_tag", "ack_required", "prefetch_count"),
+		lister("list_consumers", "list the consumers of all virtual hosts", false, at("consumers"), "", "queue.vhost", "queue.name", "channel_details.connection_name", "channel_details.number", "consumer_tag", "ack_required", "prefetch_count"),
 	}
 }

@@ -149,7 +149,7 @@ func status(s *session, _ []string) error {
 	}
 	for _, line := range [][2]string{
 		{"version", o.Product + " " + o.Version}, {"pid", strconv.Itoa(o.PID)}, {"uptime", fmt.Sprintf("%d s", o.UptimeSeconds)},
-		{"data", o.DataDir}, {"amqp", o.Listeners["amqp"]}, {"loops", fmt.Sprintf("%d (sockets %s, files %s, durability %s)", o.Loops, o.Sockets, o.Files, o.Durability)},
+		{"data", o.DataDir}, {"amqp", o.Status.Listeners["amqp"]}, {"loops", fmt.Sprintf("%d (sockets %s, files %s, durability %s)", o.Loops, o.Sockets, o.Files, o.Durability)},
 		{"vhosts", strconv.Itoa(o.VHosts)}, {"users", strconv.Itoa(o.Users)}, {"connections", strconv.Itoa(o.Connections)},
 		{"exchanges", strconv.Itoa(o.Exchanges)}, {"queues", strconv.Itoa(o.Queues)}, {"consumers", strconv.Itoa(o.Consumers)},
 		{"messages", fmt.Sprintf("%d ready, %d unacknowledged", o.Ready, o.Unacknowledged)}, {"problem", o.DefinitionsError},

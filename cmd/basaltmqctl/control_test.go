@@ -117,12 +117,12 @@ func TestControl_CommandLines(t *testing.T) {
 			"name\tmessages\tpolicy\toperator_policy\teffective_policy_definition\nkeep\t2\tlimit\ttop\t{\"max-length\":10,\"message-ttl\":60000000}\nother\t0\t\ttop\t{\"message-ttl\":60000000}\n", ""},
 		{"clear_operator_policy top", 0, "", ""},
 		{"clear_operator_policy top", 1, "", "there is no operator policy 'top'"},
-		{`set_parameter shovel s {"a":1}`, 0, "", ""},
-		{"list_parameters -q", 0, "/\tshovel\ts\t{\"a\":1}\n", ""},
-		{"clear_parameter shovel s", 0, "", ""},
-		{"clear_parameter shovel s", 1, "", "there is no parameter 's'"},
+		{`set_parameter c s {"a":1}`, 0, "", ""},
+		{"list_parameters -q", 0, "/\tc\ts\t{\"a\":1}\n", ""},
+		{"clear_parameter c s", 0, "", ""},
+		{"clear_parameter c s", 1, "", "there is no parameter 's'"},
 		{`set_global_parameter g "text"`, 0, "", ""},
-		{"list_global_parameters -q", 0, "g\ttext\n", ""},
+		{"list_global_parameters -q", 0, "~\ng\ttext\n", ""},
 		{"clear_global_parameter g", 0, "", ""},
 
 		{"list_exchanges -q", 0, "~amq.topic\ttopic\n", ""},
@@ -190,11 +190,14 @@ func TestControl_CloseConnection(t *testing.T) {
 	c.PublishAll(1, "q", "one")
 	c.Subscribe(1, "q", "tag", 0)
 	c.Want("1 basic.deliver ConsumerTag=tag*")
-	var list []struct{ Connection, Consumer_tag string }
+	var list []struct {
+		Consumer_tag    string
+		Channel_details struct{ Connection_name string }
+	}
 	if got := ctl("list_consumers", "-D", dir, "-f", "json"); json.Unmarshal([]byte(got.stdout), &list) != nil || len(list) != 1 || list[0].Consumer_tag != "tag" {
 		t.Fatalf("%+v", got)
 	}
-	if got := ctl("close_connection", list[0].Connection, "maintenance: come back at 5", "-D", dir); got.status != 0 {
+	if got := ctl("close_connection", list[0].Channel_details.Connection_name, "maintenance: come back at 5", "-D", dir); got.status != 0 {
 		t.Fatalf("%+v", got)
 	}
 	c.Want("0 connection.close 320 (0,0) CONNECTION_FORCED - maintenance: come back at 5")

@@ -50,7 +50,7 @@ func users() []command {
 				}
 				c := admin.UserChange{Password: &text}
 				if *tags != "" {
-					list := strings.Split(*tags, ",")
+					list := admin.TagList(strings.Split(*tags, ","))
 					c.Tags = &list
 				}
 				return s.change(http.MethodPut, api("users", o[0])+"?create=true", c)
@@ -73,7 +73,7 @@ func users() []command {
 			return s.change(http.MethodPatch, api("users", o[0]), admin.UserChange{Hash: &none})
 		}),
 		simple("set_user_tags", "USER [TAG...]", "replace the tags of a user; without TAG it has none", false, func(s *session, o []string) error {
-			tags := o[1:]
+			tags := admin.TagList(o[1:])
 			return s.change(http.MethodPatch, api("users", o[0]), admin.UserChange{Tags: &tags})
 		}),
 		simple("set_user_limits", "USER LIMITS", `limit a user: {"max-connections": 10, "max-channels": 100}`, false, func(s *session, o []string) error {
@@ -110,7 +110,7 @@ func vhosts() []command {
 			return func(s *session, o []string) error {
 				c := admin.VHostChange{Description: description, DefaultQueueType: kind}
 				if *tags != "" {
-					list := strings.Split(*tags, ",")
+					list := admin.TagList(strings.Split(*tags, ","))
 					c.Tags = &list
 				}
 				return s.change(http.MethodPut, api("vhosts", o[0])+"?create=true", c)

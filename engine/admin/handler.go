@@ -2,19 +2,16 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
+	"crypto/sha256"
+	"encoding/base64"
+	"log/slog"
 	"net/http"
+	"os"
 	"strings"
-	"sync"
-	"sync/atomic"
+	"time"
 
-	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/amqp"
 	"github.com/basaltmq/basaltmq/engine/broker"
-	wire "github.com/basaltmq/basaltmq/wire/amqp"
 )
 
 // Options are what the handler administers.
@@ -22,8 +19,24 @@ type Options struct {
 	Broker  *broker.Broker
 	AMQP    *amqp.Server
 	Version string
+	Logger  *slog.Logger // nil: nowhere
+	// Node is the node's name; empty: basaltmq@ and the name of the machine.
+	Node string
 	// Status says what else there is to know of the process.
 	Status func() Status
+	// CertificateExpiry returns when the first of the certificates that listeners
+	// use expires; ok is false if there are none. nil: likewise.
+	CertificateExpiry func() (first time.Time, ok bool)
+
+	// Authenticator decides who may log in; nil means the broker's users. It gets
+	// the password of Basic, and a Bearer's token as the password of a user
+	// without a name.
+	Authenticator broker.Authenticator
+	// Routes are endpoints of other packages.
+	Routes []Route
+	// Upgrade gets requests that ask for another protocol, before anybody has
+	// logged in; nil: there is none.
+	Upgrade http.Handler
 }
 
 // Status is what the process knows of itself.
@@ -31,233 +44,130 @@ type Status struct {
 	PID           int               `json:"pid"`
 	UptimeSeconds int64             `json:"uptime_seconds"`
 	DataDir       string            `json:"data_dir"`
-	Listeners     map[string]string `json:"listeners"` // addresses by protocol
+	Listeners     map[string]string `json:"addresses"` // by protocol
 	Loops         int               `json:"loops"`
 	Sockets       string            `json:"sockets"` // backend
 	Files         string            `json:"files"`   // backend
 	Durability    string            `json:"durability"`
+	Alarm         string            `json:"alarm"` // why publishers are blocked
+	DiskFree      int64             `json:"disk_free"`
+	DiskFloor     int64             `json:"disk_free_limit"` // below it there is an alarm
 }
 
 // Handler answers requests.
 type Handler struct {
 	Options
-	mux router
-
-	// Those who wait for the disk.
-	waiting atomic.Int64
-	mu      sync.Mutex
-	changed chan struct{} // closed when something became durable
+	commits
+	router   router
+	attempts attempts
 }
 
 // NewHandler makes a Handler.
 func NewHandler(o Options) *Handler {
-	h := &Handler{Options: o, changed: make(chan struct{})}
+	if o.Authenticator == nil {
+		o.Authenticator = o.Broker
+	}
+	if o.Node == "" {
+		name, err := os.Hostname()
+		if err != nil || name == "" {
+			name = "localhost"
+		}
+		o.Node = "basaltmq@" + name
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	h := &Handler{Options: o, commits: commits{changed: make(chan struct{})}}
 	h.routes()
+	for _, r := range o.Routes {
+		h.mount(r)
+	}
 	return h
+}
+
+func (h *Handler) mount(r Route) { h.router.mount(r) }
+
+// clusterID tells clusters apart; it stays while node and data directory do.
+func (h *Handler) clusterID() string {
+	sum := sha256.Sum256([]byte(h.Node + "\n" + h.Status().DataDir))
+	return "basaltmq-cluster-id-" + base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	limit := int64(bodyBytesMax)
-	if strings.HasPrefix(r.URL.Path, "/api/definitions") {
-		limit = definitionsBytesMax
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, limit)
-	h.mux.ServeHTTP(w, r)
-}
-
-// Committed must be called when definition records may have become durable. Any
-// goroutine; it costs nothing while nobody waits.
-func (h *Handler) Committed() {
-	h.Broker.Committed()
-	if h.waiting.Load() == 0 {
+	if h.Upgrade != nil && r.Header.Get("Upgrade") != "" {
+		h.Upgrade.ServeHTTP(w, r)
 		return
 	}
-	h.mu.Lock()
-	close(h.changed)
-	h.changed = make(chan struct{})
-	h.mu.Unlock()
+	header := w.Header()
+	header.Set("Cache-Control", "no-cache")
+	header.Set("Vary", "Accept-Encoding, Origin, Authorization")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Frame-Options", "DENY")
+	if r.TLS != nil {
+		header.Set("Strict-Transport-Security", "max-age=31536000")
+	}
+	if err := h.serve(w, r); err != nil {
+		fail(w, err)
+	}
 }
 
-// durable waits until a definition record is durable.
-func (h *Handler) durable(ctx context.Context, seq uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, durableTimeout)
-	defer cancel()
-	h.waiting.Add(1)
-	defer h.waiting.Add(-1)
-	defs := h.Broker.Definitions()
-	for {
-		h.mu.Lock()
-		changed := h.changed
-		h.mu.Unlock()
-		if seq <= defs.Durable() {
+// serve passes a request to its route, if whoever sends it may use that.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
+	segments, err := split(r.URL.EscapedPath())
+	if err != nil {
+		return err
+	}
+	rt, allowed := h.router.find(r.Method, segments)
+	if rt == nil && allowed != nil {
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusOK)
 			return nil
 		}
-		if err := defs.Err(); err != nil {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("admin: the change is made, but the disk has not confirmed it: %w", ctx.Err())
-		}
 	}
-}
-
-// problem is an error that knows its status.
-type problem struct {
-	status int
-	text   string
-}
-
-func (p *problem) Error() string { return p.text }
-
-func problemf(status int, format string, args ...any) error {
-	return &problem{status, fmt.Sprintf(format, args...)}
-}
-
-// reply is the body of an error.
-type reply struct {
-	Error  string   `json:"error"`
-	Reason string   `json:"reason"`
-	Lines  []string `json:"problems,omitempty"`
-}
-
-// statusOf maps errors to HTTP.
-func statusOf(err error) (int, string) {
-	var p *problem
-	if errors.As(err, &p) {
-		return p.status, p.text
-	}
-	var a *access.Error
-	if errors.As(err, &a) {
-		switch a.Reason {
-		case access.NotFound:
-			return http.StatusNotFound, a.Text
-		case access.Exists:
-			return http.StatusConflict, a.Text
-		}
-		return http.StatusBadRequest, a.Text
-	}
-	var e *wire.Error
-	if errors.As(err, &e) {
-		text := e.Text
-		if _, rest, ok := strings.Cut(text, " - "); ok {
-			text = rest
-		}
-		switch e.Code {
-		case wire.CodeNotFound:
-			return http.StatusNotFound, text
-		case wire.CodeResourceLocked, wire.CodePreconditionFailed:
-			return http.StatusConflict, text
-		case wire.CodeInternalError:
-			return http.StatusInternalServerError, text
-		}
-		return http.StatusBadRequest, text
-	}
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
-		return http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes", large.Limit)
-	}
-	return http.StatusServiceUnavailable, err.Error()
-}
-
-func fail(w http.ResponseWriter, err error, lines ...string) {
-	status, text := statusOf(err)
-	send(w, status, reply{strings.ToLower(strings.ReplaceAll(http.StatusText(status), " ", "_")), text, lines})
-}
-
-func send(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // the client is gone
-}
-
-// sendAll sends a list piece by piece; it ends early when the client is gone.
-func sendAll[T any](w http.ResponseWriter, each func(yield func(T) bool)) {
-	w.Header().Set("Content-Type", "application/json")
-	separator := "["
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	for v := range each {
-		if _, err := io.WriteString(w, separator); err != nil || e.Encode(v) != nil {
-			return
-		}
-		separator = ","
-	}
-	if separator == "[" {
-		_, _ = io.WriteString(w, separator)
-	}
-	_, _ = io.WriteString(w, "]\n")
-}
-
-// body decodes the request into v; unknown fields are mistakes.
-func body(r *http.Request, v any) error {
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
-			return err
-		}
-		return problemf(http.StatusBadRequest, "the request's body is not understood: %v", err)
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return problemf(http.StatusBadRequest, "the request's body has something behind its end")
-	}
-	return nil
-}
-
-// get registers a read; it answers errors, and what is returned unless it is nil.
-func (h *Handler) get(pattern string, f func(w http.ResponseWriter, r *http.Request) (any, error)) {
-	h.mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
-		v, err := f(w, r)
-		switch {
-		case err != nil:
-			fail(w, err)
-		case v != nil:
-			send(w, http.StatusOK, v)
-		}
-	})
-}
-
-// change registers something that changes definitions.
-func (h *Handler) change(pattern string, f func(r *http.Request) (seq uint64, err error)) {
-	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		seq, err := f(r)
-		if err == nil {
-			err = h.durable(r.Context(), seq)
-		}
+	if rt == nil || rt.Role != None {
+		id, err := h.identify(r) // also before it is told what there is not
 		if err != nil {
-			fail(w, err)
-			return
+			return err
 		}
-		w.WriteHeader(http.StatusNoContent)
-	})
+		if !id.Is(Management) || rt != nil && !id.Is(rt.Role) {
+			return notA(rt)
+		}
+		r = r.WithContext(context.WithValue(r.Context(), identityKey, id))
+	}
+	switch {
+	case rt != nil:
+		rt.fill(r, segments)
+		r.Body = http.MaxBytesReader(w, r.Body, bodyLimit(segments))
+		rt.Handler.ServeHTTP(w, r)
+		return nil
+	case allowed != nil:
+		return problemf(http.StatusMethodNotAllowed, "%s takes %s, not %s", r.URL.Path, strings.Join(allowed, ", "), r.Method)
+	}
+	return problemf(http.StatusNotFound, "there is no %s", r.URL.Path)
 }
 
-// host finds the virtual host of a request.
-func (h *Handler) host(r *http.Request) (*broker.VHost, error) {
-	name := r.PathValue("vhost")
-	if vh := h.Broker.VHost(name); vh != nil {
-		return vh, nil
+// notA is RabbitMQ's answer to who lacks the role that a route asks for.
+func notA(rt *route) error {
+	role := Management
+	if rt != nil {
+		role = rt.Role
 	}
-	return nil, problemf(http.StatusNotFound, "there is no virtual host '%s'", name)
+	switch role {
+	case Administrator:
+		return problemf(http.StatusUnauthorized, "Not administrator user")
+	case Monitoring:
+		return problemf(http.StatusUnauthorized, "Not monitor user")
+	case PolicyMaker:
+		return problemf(http.StatusUnauthorized, "User not authorised to access object")
+	}
+	return problemf(http.StatusUnauthorized, "Not management user")
 }
 
-// hosts are the one that a request names, or all.
-func (h *Handler) hosts(r *http.Request) ([]*broker.VHost, error) {
-	if r.PathValue("vhost") != "" {
-		vh, err := h.host(r)
-		return []*broker.VHost{vh}, err
+func bodyLimit(segments []string) int64 {
+	if len(segments) > 1 && segments[1] == "definitions" {
+		return definitionsBytesMax
 	}
-	var all []*broker.VHost
-	for _, s := range h.Broker.VHosts() {
-		if vh := h.Broker.VHost(s.Name); vh != nil {
-			all = append(all, vh)
-		}
-	}
-	return all, nil
+	return bodyBytesMax
 }

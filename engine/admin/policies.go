@@ -24,81 +24,57 @@ func policyOf(p broker.Policy) Policy {
 	return Policy{p.VHost, p.Name, p.Pattern, p.ApplyTo, p.Priority, definitions.TableJSON(p.Definition)}
 }
 
-// Parameter is a parameter; global ones have a name and a value only.
-type Parameter struct {
-	VHost     string          `json:"vhost,omitempty"`
-	Component string          `json:"component,omitempty"`
-	Name      string          `json:"name"`
-	Value     json.RawMessage `json:"value"`
-}
-
 func (h *Handler) policyRoutes() {
 	b := h.Broker
-	h.policyKind("policies", "policy", b.Policies, b.SetPolicy, b.ClearPolicy)
-	h.policyKind("operator-policies", "operator policy", b.OperatorPolicies, b.SetOperatorPolicy, b.ClearOperatorPolicy)
-
-	parameters := func(global bool) []Parameter {
-		list := []Parameter{}
-		for _, p := range b.Parameters() {
-			if global == (p.VHost == "") {
-				list = append(list, Parameter{p.VHost, p.Component, p.Name, p.Value})
-			}
-		}
-		return list
-	}
-	h.get("/api/parameters", func(http.ResponseWriter, *http.Request) (any, error) { return parameters(false), nil })
-	h.get("/api/global-parameters", func(http.ResponseWriter, *http.Request) (any, error) { return parameters(true), nil })
-	set := func(r *http.Request) (uint64, error) {
-		var v struct{ Value json.RawMessage }
-		if err := body(r, &v); err != nil {
-			return 0, err
-		}
-		if v.Value == nil {
-			return 0, problemf(http.StatusBadRequest, "a parameter needs a value")
-		}
-		return b.SetParameter(broker.Parameter{VHost: r.PathValue("vhost"), Component: r.PathValue("component"), Name: r.PathValue("name"), Value: v.Value})
-	}
-	clear := func(r *http.Request) (uint64, error) {
-		return b.ClearParameter(r.PathValue("vhost"), r.PathValue("component"), r.PathValue("name"))
-	}
-	h.change("PUT /api/parameters/{component}/{vhost}/{name}", set)
-	h.change("DELETE /api/parameters/{component}/{vhost}/{name}", clear)
-	h.change("PUT /api/global-parameters/{name}", set)
-	h.change("DELETE /api/global-parameters/{name}", clear)
+	h.policyKind("policies", "policy", PolicyMaker, b.Policies, b.SetPolicy, b.ClearPolicy)
+	h.policyKind("operator-policies", "operator policy", Administrator, b.OperatorPolicies, b.SetOperatorPolicy, b.ClearOperatorPolicy)
+	h.parameterRoutes()
 }
 
-// policyKind registers the routes of policies or of operator policies.
-func (h *Handler) policyKind(path, what string, list func(vhost string) []broker.Policy, set func(broker.Policy) (uint64, error), clear func(vhost, name string) (uint64, error)) {
-	all := func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		if _, err := h.hosts(r); err != nil {
+// policyKind mounts the routes of policies or of operator policies; changes is
+// the role that may change them.
+func (h *Handler) policyKind(path, what string, changes Role, list func(vhost string) []broker.Policy, set func(broker.Policy) (uint64, error), clear func(vhost, name string) (uint64, error)) {
+	all := func(q *request) (any, error) {
+		hosts, err := h.hosts(q)
+		if err != nil {
 			return nil, err
 		}
 		policies := []Policy{}
-		for _, p := range list(r.PathValue("vhost")) {
-			policies = append(policies, policyOf(p))
-		}
-		return policies, nil
-	}
-	h.get("/api/"+path, all)
-	h.get("/api/"+path+"/{vhost}", all)
-	one := "/api/" + path + "/{vhost}/{name}"
-	h.get(one, func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		if _, err := h.host(r); err != nil {
-			return nil, err
-		}
-		for _, p := range list(r.PathValue("vhost")) {
-			if p.Name == r.PathValue("name") {
-				return policyOf(p), nil
+		for _, vh := range hosts {
+			for _, p := range list(vh.Name) {
+				policies = append(policies, policyOf(p))
 			}
 		}
-		return nil, problemf(http.StatusNotFound, "there is no %s '%s' in virtual host '%s'", what, r.PathValue("name"), r.PathValue("vhost"))
+		return paged(q, policies)
+	}
+	h.get("/api/"+path, Management, "All of kind "+what, all)
+	h.get("/api/"+path+"/{vhost}", Management, "Those of kind "+what+" in a virtual host", all)
+	one := "/api/" + path + "/{vhost}/{name}"
+	find := func(q *request) (p broker.Policy, err error) {
+		vh, err := h.host(q)
+		if err != nil {
+			return p, err
+		}
+		for _, p := range list(vh.Name) {
+			if p.Name == q.PathValue("name") {
+				return p, nil
+			}
+		}
+		return p, problemf(http.StatusNotFound, "there is no %s '%s' in virtual host '%s'", what, q.PathValue("name"), vh.Name)
+	}
+	h.get(one, Management, "One of kind "+what, func(q *request) (any, error) {
+		p, err := find(q)
+		return policyOf(p), err
 	})
-	h.change("PUT "+one, func(r *http.Request) (uint64, error) {
-		data, err := io.ReadAll(r.Body)
+	h.change("PUT "+one, changes, "Create or replace one of kind "+what, func(q *request) (uint64, error) {
+		if _, err := h.enter(q); err != nil {
+			return 0, err
+		}
+		data, err := io.ReadAll(q.Body)
 		if err != nil {
 			return 0, err
 		}
-		p, err := definitions.ParsePolicy(r.PathValue("vhost"), r.PathValue("name"), data)
+		p, err := definitions.ParsePolicy(q.PathValue("vhost"), q.PathValue("name"), withNumber(data, "priority"))
 		if err != nil {
 			var large *http.MaxBytesError
 			if errors.As(err, &large) {
@@ -106,7 +82,14 @@ func (h *Handler) policyKind(path, what string, list func(vhost string) []broker
 			}
 			return 0, problemf(http.StatusBadRequest, "the %s %v", what, definitions.ErrorText(err))
 		}
+		_, err = find(q)
+		q.created = err != nil
 		return set(p)
 	})
-	h.change("DELETE "+one, func(r *http.Request) (uint64, error) { return clear(r.PathValue("vhost"), r.PathValue("name")) })
+	h.change("DELETE "+one, changes, "Remove one of kind "+what, func(q *request) (uint64, error) {
+		if _, err := h.enter(q); err != nil {
+			return 0, err
+		}
+		return clear(q.PathValue("vhost"), q.PathValue("name"))
+	})
 }

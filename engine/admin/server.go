@@ -2,105 +2,98 @@ package admin
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strconv"
+	"net/netip"
 	"sync"
 	"time"
 )
 
-// SocketName is the socket's name in the data directory.
-const SocketName = "control.sock"
-
-// Server serves a handler on a unix socket.
+// Server serves a handler on a listener.
 type Server struct {
-	path   string
 	http   *http.Server
 	socket net.Listener
 	done   chan struct{}
+	close  func() error // what goes with the listener; nil: nothing
 }
 
-// Serve listens in a directory that is locked for this process: a socket that
-// is there is left over from a crash, and replaced. Errors name the path.
-func Serve(dir string, handler http.Handler, logger *slog.Logger) (*Server, error) {
-	return serve(dir, handler, logger, headerTimeout, readTimeout)
+// ServeOptions say how a listener is served.
+type ServeOptions struct {
+	Listener net.Listener
+	TLS      *tls.Config // nil: plain
+	Handler  http.Handler
+	Logger   *slog.Logger
+	// trusted connections are the control socket's.
+	trusted bool
+	limits  serverLimits // zero: those of limits.go
 }
 
-func serve(dir string, handler http.Handler, logger *slog.Logger, headerTimeout, readTimeout time.Duration) (*Server, error) {
-	s := &Server{path: filepath.Join(dir, SocketName), done: make(chan struct{})}
-	listener, err := listen(dir)
-	if err != nil {
-		return nil, fmt.Errorf("admin: cannot make the socket %s: %w", s.path, err)
+// serverLimits bound what clients may take.
+type serverLimits struct {
+	connections               int
+	header, read, write, idle time.Duration
+	keepAlive                 bool
+}
+
+// Serve serves a TCP listener, which Close closes.
+func Serve(o ServeOptions) *Server {
+	if o.limits == (serverLimits{}) {
+		o.limits = serverLimits{httpConnectionsMax, headerTimeout, readTimeout, writeTimeout, idleTimeout, true}
 	}
-	s.socket = &limitedListener{Listener: listener, slots: make(chan struct{}, connectionsMax), closed: make(chan struct{})}
+	return serve(o)
+}
+
+func serve(o ServeOptions) *Server {
+	s := &Server{done: make(chan struct{})}
+	s.socket = &limitedListener{Listener: o.Listener, slots: make(chan struct{}, o.limits.connections), closed: make(chan struct{})}
 	s.http = &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
-		MaxHeaderBytes: headerBytesMax, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		Handler: o.Handler, ReadHeaderTimeout: o.limits.header, ReadTimeout: o.limits.read, WriteTimeout: o.limits.write, IdleTimeout: o.limits.idle,
+		MaxHeaderBytes: headerBytesMax, ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
+		// A connection that became another protocol's is not counted here any more.
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if state == http.StateHijacked {
+				release(c)
+			}
+		},
+		Protocols: new(http.Protocols), TLSConfig: o.TLS,
 	}
-	s.http.SetKeepAlivesEnabled(false)
+	s.http.Protocols.SetHTTP1(true)
+	if o.trusted {
+		s.http.ConnContext = trusted
+	}
+	s.http.SetKeepAlivesEnabled(o.limits.keepAlive)
 	go func() {
 		defer close(s.done)
-		_ = s.http.Serve(s.socket) // ends with Close
+		if o.TLS != nil {
+			_ = s.http.ServeTLS(s.socket, "", "") // ends with Close
+			return
+		}
+		_ = s.http.Serve(s.socket)
 	}()
-	return s, nil
+	return s
 }
 
-// listen makes the socket under another name, gives it its mode, and renames it,
-// so that it is never there with more permissions. The directory is reached by a
-// descriptor, because its path may be longer than a socket's address holds.
-func listen(dir string) (net.Listener, error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
+// Addr is where a TCP listener is.
+func (s *Server) Addr() netip.AddrPort {
+	if a, ok := s.socket.Addr().(*net.TCPAddr); ok {
+		a := a.AddrPort()
+		return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 	}
-	defer d.Close()
-	const temporary = SocketName + ".new"
-	if err := os.Remove(filepath.Join(dir, temporary)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: byDescriptor(d, temporary)})
-	if err != nil {
-		return nil, err
-	}
-	l.SetUnlinkOnClose(false)
-	err = os.Chmod(filepath.Join(dir, temporary), 0o600)
-	if err == nil {
-		err = os.Rename(filepath.Join(dir, temporary), filepath.Join(dir, SocketName))
-	}
-	if err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
+	return netip.AddrPort{}
 }
 
-func byDescriptor(dir *os.File, name string) string {
-	return "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + name
-}
-
-// Dial connects to a socket, however long its path is.
-func Dial(ctx context.Context, path string) (net.Conn, error) {
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	var d net.Dialer
-	return d.DialContext(ctx, "unix", byDescriptor(dir, filepath.Base(path)))
-}
-
-// Close removes the socket, lets requests that are being served end, for a
-// little while, and then cuts them off.
+// Close stops listening, lets requests that are being served end, for a little
+// while, and then cuts them off.
 func (s *Server) Close() error {
-	err := os.Remove(s.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // somebody was faster
+	var err error
+	if s.close != nil {
+		if err = s.close(); errors.Is(err, fs.ErrNotExist) {
+			err = nil // somebody was faster
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
@@ -116,6 +109,7 @@ type limitedListener struct {
 	net.Listener
 	slots  chan struct{}
 	closed chan struct{}
+	once   sync.Once
 }
 
 func (l *limitedListener) Accept() (net.Conn, error) {
@@ -134,11 +128,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 
 func (l *limitedListener) Close() error {
 	err := l.Listener.Close()
-	select {
-	case <-l.closed:
-	default:
-		close(l.closed)
-	}
+	l.once.Do(func() { close(l.closed) })
 	return err
 }
 
@@ -149,8 +139,20 @@ type limitedConn struct {
 	once  sync.Once
 }
 
+func (c *limitedConn) release() { c.once.Do(func() { <-c.slots }) }
+
 func (c *limitedConn) Close() error {
 	err := c.Conn.Close()
-	c.once.Do(func() { <-c.slots })
+	c.release()
 	return err
+}
+
+// release gives the slot of a connection back that goes on without the server.
+func release(c net.Conn) {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if c, ok := c.(*limitedConn); ok {
+		c.release()
+	}
 }

@@ -26,13 +26,13 @@ func TestServer_SlowClients(t *testing.T) {
 			_, _ = io.WriteString(w, "served")
 		}
 	})
-	s, err := serve(dir, handler, slog.New(slog.DiscardHandler), 50*time.Millisecond, 100*time.Millisecond)
+	s, err := serveSocket(dir, handler, slog.New(slog.DiscardHandler), serverLimits{connections: connectionsMax, header: 50 * time.Millisecond, read: 100 * time.Millisecond, write: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var slow []net.Conn
 	for i := range 2 * connectionsMax {
-		c, err := Dial(context.Background(), s.path)
+		c, err := Dial(context.Background(), filepath.Join(dir, SocketName))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestServer_SlowClients(t *testing.T) {
 		}
 		slow = append(slow, c)
 	}
-	c, err := Dial(context.Background(), s.path)
+	c, err := Dial(context.Background(), filepath.Join(dir, SocketName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,11 +74,12 @@ func TestServer_SlowClients(t *testing.T) {
 
 // TestServer_LargeHeaders are refused.
 func TestServer_LargeHeaders(t *testing.T) {
-	s, err := Serve(t.TempDir(), http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	dir := t.TempDir()
+	s, err := ServeSocket(dir, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Dial(context.Background(), s.path)
+	c, err := Dial(context.Background(), filepath.Join(dir, SocketName))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,28 +1,35 @@
 package admin
 
 import (
+	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/basaltmq/basaltmq/engine/access"
 )
 
-// User is a user without its password.
+// User is a user. The hash is shown, as RabbitMQ does: only administrators see it.
 type User struct {
 	Name        string        `json:"name"`
+	Hash        string        `json:"password_hash"`
+	Algorithm   string        `json:"hashing_algorithm"`
 	Tags        []string      `json:"tags"`
 	Limits      access.Limits `json:"limits"`
-	Algorithm   string        `json:"hashing_algorithm"` // empty: no password
 	Connections int64         `json:"connections"`
 }
 
 func (h *Handler) user(s access.Spec) User {
-	u := User{Name: s.Name, Tags: notNil(s.Tags), Limits: s.Limits, Algorithm: string(s.Password.Algorithm)}
-	if u.Limits == nil {
-		u.Limits = access.Limits{}
-	}
+	u := User{Name: s.Name, Hash: s.Password.Text, Algorithm: string(s.Password.Algorithm), Tags: notNil(s.Tags), Limits: limitsOf(s.Limits)}
 	u.Connections = h.Broker.UserConnections(s.Name)
 	return u
+}
+
+func limitsOf(l access.Limits) access.Limits {
+	if l == nil {
+		return access.Limits{}
+	}
+	return l
 }
 
 func notNil[T any](list []T) []T {
@@ -32,132 +39,83 @@ func notNil[T any](list []T) []T {
 	return list
 }
 
+// TagList is tags in JSON: an array, or a text with commas between them.
+type TagList []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *TagList) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		*t = strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(t))
+}
+
 // UserChange is what to set of a user; what is absent stays, or with PUT becomes
 // empty.
 type UserChange struct {
-	Password  *string   `json:"password,omitempty"`
-	Hash      *string   `json:"password_hash,omitempty"`
-	Algorithm string    `json:"hashing_algorithm,omitempty"`
-	Tags      *[]string `json:"tags,omitempty"`
-}
-
-// Permissions are a user's in a virtual host.
-type Permissions struct {
-	User      string `json:"user"`
-	VHost     string `json:"vhost"`
-	Configure string `json:"configure"`
-	Write     string `json:"write"`
-	Read      string `json:"read"`
-}
-
-// TopicPermissions are a user's on a topic exchange.
-type TopicPermissions struct {
-	User     string `json:"user"`
-	VHost    string `json:"vhost"`
-	Exchange string `json:"exchange"`
-	Write    string `json:"write"`
-	Read     string `json:"read"`
+	Password  *string  `json:"password,omitempty"`
+	Hash      *string  `json:"password_hash,omitempty"`
+	Algorithm string   `json:"hashing_algorithm,omitempty"`
+	Tags      *TagList `json:"tags,omitempty"`
 }
 
 func (h *Handler) userRoutes() {
 	b := h.Broker
-	h.get("/api/users", func(http.ResponseWriter, *http.Request) (any, error) {
+	h.get("/api/users", Administrator, "All users", func(q *request) (any, error) {
 		users := []User{}
 		for _, s := range b.Users() {
 			users = append(users, h.user(s))
 		}
-		return users, nil
+		return paged(q, users)
 	})
-	h.get("/api/users/{user}", func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		s, err := b.User(r.PathValue("user"))
+	h.get("/api/users/without-permissions", Administrator, "Users that have permissions in no virtual host", func(q *request) (any, error) {
+		users := []User{}
+		for _, s := range b.Users() {
+			if len(b.Permissions(s.Name, "")) == 0 {
+				users = append(users, h.user(s))
+			}
+		}
+		return paged(q, users)
+	})
+	h.get("/api/users/{user}", Administrator, "A user", func(q *request) (any, error) {
+		s, err := b.User(q.PathValue("user"))
 		return h.user(s), err
 	})
-	h.change("PUT /api/users/{user}", h.putUser)
-	h.change("PATCH /api/users/{user}", h.patchUser)
-	h.change("DELETE /api/users/{user}", func(r *http.Request) (uint64, error) { return b.DeleteUser(r.PathValue("user")) })
-
-	permissions := func(user, vhost string) []Permissions {
-		list := []Permissions{}
-		for _, p := range b.Permissions(user, vhost) {
-			list = append(list, Permissions{p.User, p.VHost, p.Configure, p.Write, p.Read})
+	h.change("PUT /api/users/{user}", Administrator, "Create a user, or replace its password and tags", h.putUser)
+	h.change("PATCH /api/users/{user}", Administrator, "Change a user's password or tags", h.patchUser)
+	h.change("DELETE /api/users/{user}", Administrator, "Delete a user and close its connections", func(q *request) (uint64, error) {
+		return b.DeleteUser(q.PathValue("user"))
+	})
+	h.change("POST /api/users/bulk-delete", Administrator, "Delete the users that the body names", h.deleteUsers)
+	h.get("/api/whoami", Management, "Who is asking", func(q *request) (any, error) {
+		return WhoAmI{q.id.Name(), q.id.Tags()}, nil
+	})
+	h.get("/api/auth", None, "How to log in to a user interface", func(*request) (any, error) {
+		return map[string]bool{"oauth_enabled": false}, nil
+	})
+	h.get("/api/auth/hash_password/{password}", Administrator, "The hash that would be kept of a password", func(q *request) (any, error) {
+		return map[string]string{"ok": access.HashPassword([]byte(q.PathValue("password"))).Text}, nil
+	})
+	h.answer("PUT /api/auth/hash_password", Administrator, "The hash that would be kept of a password", func(q *request) (any, error) {
+		var v struct{ Password string }
+		if err := q.decode(&v); err != nil {
+			return nil, err
 		}
-		return list
-	}
-	topics := func(user, vhost string) []TopicPermissions {
-		list := []TopicPermissions{}
-		for _, p := range b.TopicPermissions(user, vhost) {
-			list = append(list, TopicPermissions{p.User, p.VHost, p.Exchange, p.Write, p.Read})
+		if v.Password == "" {
+			return nil, problemf(http.StatusBadRequest, "a password is missing")
 		}
-		return list
-	}
-	h.get("/api/permissions", func(http.ResponseWriter, *http.Request) (any, error) { return permissions("", ""), nil })
-	h.get("/api/topic-permissions", func(http.ResponseWriter, *http.Request) (any, error) { return topics("", ""), nil })
-	h.get("/api/users/{user}/permissions", func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		s, err := b.User(r.PathValue("user"))
-		return permissions(s.Name, ""), err
+		return map[string]string{"password_hash": access.HashPassword([]byte(v.Password)).Text}, nil
 	})
-	h.get("/api/users/{user}/topic-permissions", func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		s, err := b.User(r.PathValue("user"))
-		return topics(s.Name, ""), err
-	})
-	h.get("/api/vhosts/{vhost}/permissions", func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		_, err := h.host(r)
-		return permissions("", r.PathValue("vhost")), err
-	})
-	h.get("/api/vhosts/{vhost}/topic-permissions", func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		_, err := h.host(r)
-		return topics("", r.PathValue("vhost")), err
-	})
-	h.change("PUT /api/permissions/{vhost}/{user}", func(r *http.Request) (uint64, error) {
-		var p struct{ Configure, Write, Read *string }
-		if err := body(r, &p); err != nil {
-			return 0, err
-		}
-		if p.Configure == nil || p.Write == nil || p.Read == nil {
-			return 0, problemf(http.StatusBadRequest, "permissions need configure, write and read")
-		}
-		return b.SetPermissions(r.PathValue("user"), r.PathValue("vhost"), access.Permissions{Configure: *p.Configure, Write: *p.Write, Read: *p.Read})
-	})
-	h.change("DELETE /api/permissions/{vhost}/{user}", func(r *http.Request) (uint64, error) {
-		return b.ClearPermissions(r.PathValue("user"), r.PathValue("vhost"))
-	})
-	h.change("PUT /api/topic-permissions/{vhost}/{user}", func(r *http.Request) (uint64, error) {
-		var p struct {
-			Exchange    string
-			Write, Read *string
-		}
-		if err := body(r, &p); err != nil {
-			return 0, err
-		}
-		if p.Write == nil || p.Read == nil {
-			return 0, problemf(http.StatusBadRequest, "topic permissions need exchange, write and read")
-		}
-		return b.SetTopicPermissions(r.PathValue("user"), r.PathValue("vhost"), p.Exchange, access.TopicPermissions{Write: *p.Write, Read: *p.Read})
-	})
-	h.change("DELETE /api/topic-permissions/{vhost}/{user}", func(r *http.Request) (uint64, error) {
-		return b.ClearTopicPermissions(r.PathValue("user"), r.PathValue("vhost"), r.FormValue("exchange"))
-	})
-	h.change("PUT /api/user-limits/{user}/{limit}", func(r *http.Request) (uint64, error) {
-		value, err := limitValue(r)
-		if err != nil {
-			return 0, err
-		}
-		return b.SetUserLimit(r.PathValue("user"), r.PathValue("limit"), value)
-	})
-	h.change("DELETE /api/user-limits/{user}/{limit}", func(r *http.Request) (uint64, error) {
-		return b.SetUserLimit(r.PathValue("user"), r.PathValue("limit"), -1)
-	})
+	h.permissionRoutes()
+	h.quotaRoutes()
 }
 
-func limitValue(r *http.Request) (int64, error) {
-	var v struct{ Value *int64 }
-	if err := body(r, &v); err != nil {
-		return 0, err
-	}
-	if v.Value == nil {
-		return 0, problemf(http.StatusBadRequest, "a limit needs a value")
-	}
-	return *v.Value, nil
+// WhoAmI is the answer to who asks.
+type WhoAmI struct {
+	Name string   `json:"name"`
+	Tags []string `json:"tags"`
 }
 
 // password is what a change says of it; given is false when it says nothing.
@@ -176,46 +134,44 @@ func (c *UserChange) password() (hash access.Hash, given bool, err error) {
 }
 
 // putUser creates a user or replaces it; with create=true it has to be new.
-func (h *Handler) putUser(r *http.Request) (uint64, error) {
+// Without a password it is one that cannot log in with a password.
+func (h *Handler) putUser(q *request) (uint64, error) {
 	var c UserChange
-	if err := body(r, &c); err != nil {
+	if err := q.decode(&c); err != nil {
 		return 0, err
 	}
-	create, err := flag(r, "create")
+	create, err := q.flag("create")
 	if err != nil {
 		return 0, err
 	}
-	hash, given, err := c.password()
+	hash, _, err := c.password()
 	if err != nil {
 		return 0, err
 	}
-	if !given {
-		return 0, problemf(http.StatusBadRequest, "a user needs a password, or a password_hash that may be empty")
-	}
-	s := access.Spec{Name: r.PathValue("user"), Password: hash}
+	s := access.Spec{Name: q.PathValue("user"), Password: hash}
 	if c.Tags != nil {
 		s.Tags = *c.Tags
 	}
+	old, err := h.Broker.User(s.Name)
+	q.created = err != nil
 	if create {
 		return h.Broker.AddUser(s)
 	}
-	if old, err := h.Broker.User(s.Name); err == nil {
-		s.Limits = old.Limits
-	}
+	s.Limits = old.Limits
 	return h.Broker.PutUser(s)
 }
 
 // patchUser changes what the request names.
-func (h *Handler) patchUser(r *http.Request) (seq uint64, err error) {
+func (h *Handler) patchUser(q *request) (seq uint64, err error) {
 	var c UserChange
-	if err := body(r, &c); err != nil {
+	if err := q.decode(&c); err != nil {
 		return 0, err
 	}
 	hash, given, err := c.password()
 	if err != nil {
 		return 0, err
 	}
-	name := r.PathValue("user")
+	name := q.PathValue("user")
 	if given {
 		seq, err = h.Broker.SetPasswordHash(name, hash)
 	}
@@ -226,4 +182,26 @@ func (h *Handler) patchUser(r *http.Request) (seq uint64, err error) {
 		return 0, problemf(http.StatusBadRequest, "the request changes nothing: give a password, a password_hash or tags")
 	}
 	return seq, err
+}
+
+// deleteUsers deletes those that are there; all are looked at before one goes.
+func (h *Handler) deleteUsers(q *request) (seq uint64, err error) {
+	var v struct{ Users *[]string }
+	if err := q.decode(&v); err != nil {
+		return 0, err
+	}
+	if v.Users == nil {
+		return 0, problemf(http.StatusBadRequest, "'users' is missing: an array of names")
+	}
+	for _, name := range *v.Users {
+		if _, err := h.Broker.User(name); err != nil {
+			return 0, problemf(http.StatusBadRequest, "there is no user '%s', nobody is deleted", name)
+		}
+	}
+	for _, name := range *v.Users {
+		if s, err := h.Broker.DeleteUser(name); err == nil { // or somebody was faster
+			seq = max(seq, s)
+		}
+	}
+	return seq, nil
 }

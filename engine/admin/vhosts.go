@@ -1,45 +1,78 @@
 package admin
 
 import (
-	"net/http"
-
 	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
 )
 
 // VHost is a virtual host.
 type VHost struct {
-	Name             string        `json:"name"`
-	Description      string        `json:"description"`
-	Tags             []string      `json:"tags"`
-	DefaultQueueType string        `json:"default_queue_type"`
-	Limits           access.Limits `json:"limits"`
-	Connections      int64         `json:"connections"`
-	Queues           int           `json:"queues"`
-	Ready            uint64        `json:"messages_ready"`
-	Unacknowledged   uint64        `json:"messages_unacknowledged"`
+	Name             string            `json:"name"`
+	Description      string            `json:"description"`
+	Tags             []string          `json:"tags"`
+	DefaultQueueType string            `json:"default_queue_type"`
+	Metadata         VHostMetadata     `json:"metadata"`
+	Tracing          bool              `json:"tracing"`
+	ClusterState     map[string]string `json:"cluster_state"`
+	Limits           access.Limits     `json:"limits"`
+	Connections      int64             `json:"connections"`
+	Queues           int               `json:"queues"`
+	*QueueTotals
 }
 
-func (h *Handler) vhost(vh *broker.VHost) VHost {
+// VHostMetadata says some of it again, as RabbitMQ does.
+type VHostMetadata struct {
+	Description string   `json:"description"`
+	Tags        []string `json:"tags"`
+}
+
+// undefined is how RabbitMQ says that there is no default type of queues.
+const undefined = "undefined"
+
+func (h *Handler) vhost(vh *broker.VHost, stats bool) VHost {
 	s := vh.Spec()
-	v := VHost{Name: s.Name, Description: s.Description, Tags: notNil(s.Tags), DefaultQueueType: s.DefaultQueueType, Limits: s.Limits, Connections: vh.Connections()}
-	if v.Limits == nil {
-		v.Limits = access.Limits{}
+	if s.DefaultQueueType == "" {
+		s.DefaultQueueType = undefined
 	}
+	v := VHost{
+		Name: s.Name, Description: s.Description, Tags: notNil(s.Tags), DefaultQueueType: s.DefaultQueueType,
+		Metadata:     VHostMetadata{s.Description, notNil(s.Tags)},
+		ClusterState: map[string]string{h.Node: "running"}, Limits: limitsOf(s.Limits), Connections: vh.Connections(),
+	}
+	if !stats {
+		return v
+	}
+	v.QueueTotals = new(QueueTotals)
+	v.Queues = v.QueueTotals.add(vh)
+	return v
+}
+
+// QueueTotals are figures of many queues together.
+type QueueTotals struct {
+	Messages       uint64 `json:"messages"`
+	Ready          uint64 `json:"messages_ready"`
+	Unacknowledged uint64 `json:"messages_unacknowledged"`
+	consumers      int
+}
+
+// add adds the queues of a virtual host and returns their number.
+func (t *QueueTotals) add(vh *broker.VHost) (queues int) {
 	for _, q := range vh.Queues() {
 		c := q.Counts()
-		v.Queues++
-		v.Ready += c.Ready
-		v.Unacknowledged += c.Unacked
+		queues++
+		t.Ready += c.Ready
+		t.Unacknowledged += c.Unacked
+		t.consumers += c.Consumers
 	}
-	return v
+	t.Messages = t.Ready + t.Unacknowledged
+	return queues
 }
 
 // VHostChange is what to set of a virtual host; what is absent stays.
 type VHostChange struct {
-	Description      *string   `json:"description,omitempty"`
-	Tags             *[]string `json:"tags,omitempty"`
-	DefaultQueueType *string   `json:"default_queue_type,omitempty"`
+	Description      *string  `json:"description,omitempty"`
+	Tags             *TagList `json:"tags,omitempty"`
+	DefaultQueueType *string  `json:"default_queue_type,omitempty"`
 }
 
 func (c *VHostChange) apply(s *broker.VHostSpec) {
@@ -51,58 +84,71 @@ func (c *VHostChange) apply(s *broker.VHostSpec) {
 	}
 	if c.DefaultQueueType != nil {
 		s.DefaultQueueType = *c.DefaultQueueType
+		if s.DefaultQueueType == undefined {
+			s.DefaultQueueType = ""
+		}
 	}
 }
 
 func (h *Handler) vhostRoutes() {
 	b := h.Broker
-	h.get("/api/vhosts", func(w http.ResponseWriter, r *http.Request) (any, error) {
-		hosts, err := h.hosts(r)
+	h.get("/api/vhosts", Management, "Virtual hosts", func(q *request) (any, error) {
+		hosts, err := h.hosts(q)
 		if err != nil {
 			return nil, err
 		}
-		sendAll(w, func(yield func(VHost) bool) {
-			for _, vh := range hosts {
-				if !yield(h.vhost(vh)) {
-					return
-				}
-			}
+		return sendList(q, listing[*broker.VHost]{
+			all:  hosts,
+			name: func(vh *broker.VHost) string { return vh.Name },
+			show: func(vh *broker.VHost, d detail) any { return h.vhost(vh, d != detailBasic) },
 		})
-		return nil, nil
 	})
-	h.get("/api/vhosts/{vhost}", func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		vh, err := h.host(r)
+	h.get("/api/vhosts/{vhost}", Management, "A virtual host", func(q *request) (any, error) {
+		vh, err := h.host(q)
 		if err != nil {
 			return nil, err
 		}
-		return h.vhost(vh), nil
+		return h.vhost(vh, true), nil
 	})
-	h.change("PUT /api/vhosts/{vhost}", func(r *http.Request) (uint64, error) {
-		var c VHostChange
-		if err := body(r, &c); err != nil {
+	h.change("PUT /api/vhosts/{vhost}", Administrator, "Create a virtual host, or change it", h.putVHost)
+	h.change("DELETE /api/vhosts/{vhost}", Administrator, "Delete a virtual host with everything in it", func(q *request) (uint64, error) {
+		return b.DeleteVHost(q.PathValue("vhost"))
+	})
+	h.change("POST /api/vhosts/{vhost}/start/{node}", Administrator, "Start a virtual host: here they always run", func(q *request) (uint64, error) {
+		if _, err := h.host(q); err != nil {
 			return 0, err
 		}
-		create, err := flag(r, "create")
-		if err != nil {
-			return 0, err
-		}
-		name := r.PathValue("vhost")
-		if !create && b.VHost(name) != nil {
-			return b.UpdateVHost(name, c.apply)
-		}
-		s := broker.VHostSpec{Name: name}
-		c.apply(&s)
-		return b.AddVHost(s)
+		return 0, h.checkNode(q)
 	})
-	h.change("DELETE /api/vhosts/{vhost}", func(r *http.Request) (uint64, error) { return b.DeleteVHost(r.PathValue("vhost")) })
-	h.change("PUT /api/vhost-limits/{vhost}/{limit}", func(r *http.Request) (uint64, error) {
-		value, err := limitValue(r)
-		if err != nil {
-			return 0, err
+}
+
+// putVHost creates a virtual host, in which its creator then has all permissions,
+// or changes one. With create=true it has to be new.
+func (h *Handler) putVHost(q *request) (uint64, error) {
+	b, name := h.Broker, q.PathValue("vhost")
+	var c VHostChange
+	if err := q.decode(&c); err != nil {
+		return 0, err
+	}
+	create, err := q.flag("create")
+	if err != nil {
+		return 0, err
+	}
+	if !create && b.VHost(name) != nil {
+		return b.UpdateVHost(name, c.apply)
+	}
+	s := broker.VHostSpec{Name: name}
+	c.apply(&s)
+	seq, err := b.AddVHost(s)
+	if err != nil {
+		return 0, err
+	}
+	q.created = true
+	if q.id.isLocal() {
+		granted, err := b.SetPermissions(q.id.Name(), name, access.Permissions{Configure: ".*", Write: ".*", Read: ".*"})
+		if err == nil { // or somebody was faster to delete one of the two
+			seq = max(seq, granted)
 		}
-		return b.SetVHostLimit(r.PathValue("vhost"), r.PathValue("limit"), value)
-	})
-	h.change("DELETE /api/vhost-limits/{vhost}/{limit}", func(r *http.Request) (uint64, error) {
-		return b.SetVHostLimit(r.PathValue("vhost"), r.PathValue("limit"), -1)
-	})
+	}
+	return seq, nil
 }

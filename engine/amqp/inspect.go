@@ -66,6 +66,9 @@ type ConsumerInfo struct {
 	Queue       string `json:"queue"`
 	Connection  string `json:"connection"`
 	Channel     uint16 `json:"channel"`
+	User        string `json:"user"`
+	Single      bool   `json:"single_active"` // of a queue that serves one consumer only
+	Active      bool   `json:"active"`
 	Tag         string `json:"consumer_tag"`
 	AckRequired bool   `json:"ack_required"`
 	Exclusive   bool   `json:"exclusive"`
@@ -209,11 +212,12 @@ func (s *Server) Channels(ctx context.Context) ([]ChannelInfo, error) {
 // but a loop's.
 func (s *Server) Consumers(ctx context.Context) ([]ConsumerInfo, error) {
 	list, err := collect(ctx, s, func(c *conn, list []ConsumerInfo) []ConsumerInfo {
-		_, vhost := c.whose()
+		user, vhost := c.whose()
 		for _, ch := range c.channels {
 			for _, cs := range ch.consumers {
 				list = append(list, ConsumerInfo{
 					VHost: vhost, Queue: cs.Queue.Name, Connection: c.operatorName(), Channel: ch.id, Tag: cs.Tag,
+					User: user, Single: cs.Queue.SingleActive(), Active: cs.Queue.Active(&cs.Consumer),
 					AckRequired: !cs.NoAck, Exclusive: cs.Exclusive, Prefetch: cs.prefetch, Unacked: cs.unacked,
 				})
 			}

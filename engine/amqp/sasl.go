@@ -100,6 +100,14 @@ func (s *Server) mechanismNames(p Peer) []byte {
 	return bytes.Join(names, []byte(" "))
 }
 
+// Mechanisms are the names of all mechanisms, in order.
+func (s *Server) Mechanisms() (names []string) {
+	for _, m := range s.mechanisms {
+		names = append(names, m.Name())
+	}
+	return names
+}
+
 // login logs the client in by the mechanism it chose. Codes: 403 refused, 503 no
 // such mechanism.
 func (c *conn) login(name, response []byte) error {

@@ -35,6 +35,27 @@ func (vh *VHost) HasExchange(name string) bool {
 	return vh.exchanges[name] != nil
 }
 
+// FindExchange finds an exchange; nil if there is none.
+func (vh *VHost) FindExchange(name string) *Exchange {
+	vh.mu.RLock()
+	defer vh.mu.RUnlock()
+	return vh.exchanges[name]
+}
+
+// EachBindingToQueue visits the bindings that end at a queue, but for that of the
+// default exchange.
+func (vh *VHost) EachBindingToQueue(q *Queue, visit func(b Binding)) {
+	vh.eachBindingTo(Dest{Queue: q}, Binding{Queue: q.Name}, visit)
+}
+
+// EachBindingToExchange visits the bindings that end at an exchange.
+func (vh *VHost) EachBindingToExchange(e *Exchange, visit func(b Binding)) {
+	vh.eachBindingTo(Dest{Exchange: e}, Binding{Exchange: e.Name, ToExchange: true}, visit)
+}
+
+// SingleActive says whether the queue serves one consumer only, the others wait.
+func (q *Queue) SingleActive() bool { return q.single }
+
 // QueueType is the type that arguments of a queue ask for.
 func QueueType(arguments amqp.Table) string { return queueType(arguments) }
 
@@ -99,4 +120,22 @@ func compareTables(a, b amqp.Table) int {
 		return 0
 	}
 	return slices.Compare(tablejson.Append(nil, a), tablejson.Append(nil, b))
+}
+
+// ExchangeType is a type that exchanges can have.
+type ExchangeType struct{ Name, Description string }
+
+// ExchangeTypes lists them.
+func ExchangeTypes() []ExchangeType {
+	return []ExchangeType{
+		{typeDirect, "AMQP direct exchange, as per the AMQP specification"},
+		{typeFanout, "AMQP fanout exchange, as per the AMQP specification"},
+		{typeHeaders, "AMQP headers exchange, as per the AMQP specification"},
+		{typeTopic, "AMQP topic exchange, as per the AMQP specification"},
+		{typeConsistentHash, "Consistent hashing exchange"},
+		{typeDelayed, "Delayed message exchange"},
+		{typeModulusHash, "Modulus hashing exchange"},
+		{typeRandom, "Random exchange"},
+		{typeRecentHistory, "Recent history exchange"},
+	}
 }

@@ -1,0 +1,171 @@
+package admin
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Node is a node of the cluster: this one.
+type Node struct {
+	Name           string         `json:"name"`
+	Type           string         `json:"type"`
+	Running        bool           `json:"running"`
+	PID            string         `json:"os_pid"`
+	Uptime         int64          `json:"uptime"` // milliseconds
+	Processors     int            `json:"processors"`
+	RunQueue       int            `json:"run_queue"`
+	RatesMode      string         `json:"rates_mode"`
+	FDUsed         int            `json:"fd_used"`
+	FDTotal        uint64         `json:"fd_total"`
+	SocketsUsed    int            `json:"sockets_used"`
+	SocketsTotal   uint64         `json:"sockets_total"`
+	ProcUsed       int            `json:"proc_used"` // goroutines
+	ProcTotal      int            `json:"proc_total"`
+	MemUsed        uint64         `json:"mem_used"`
+	MemLimit       uint64         `json:"mem_limit"`
+	MemAlarm       bool           `json:"mem_alarm"`
+	MemStrategy    string         `json:"mem_calculation_strategy"`
+	DiskFree       int64          `json:"disk_free"`
+	DiskFreeLimit  int64          `json:"disk_free_limit"`
+	DiskFreeAlarm  bool           `json:"disk_free_alarm"`
+	GCNum          uint32         `json:"gc_num"`
+	DBDir          string         `json:"db_dir"`
+	ConfigFiles    []string       `json:"config_files"`
+	LogFiles       []string       `json:"log_files"`
+	EnabledPlugins []string       `json:"enabled_plugins"`
+	ExchangeTypes  []ExchangeType `json:"exchange_types"`
+	AuthMechanisms []ExchangeType `json:"auth_mechanisms"`
+	Applications   []Application  `json:"applications"`
+	Contexts       []Context      `json:"contexts"`
+	Partitions     []string       `json:"partitions"`
+	ClusterLinks   []string       `json:"cluster_links"`
+	Maintenance    bool           `json:"being_drained"`
+}
+
+// Application is a part of the program.
+type Application struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Version     string `json:"version"`
+}
+
+func portText(port uint16) string { return strconv.Itoa(int(port)) }
+
+func (h *Handler) node() Node {
+	s := h.Status()
+	n := Node{
+		Name: h.Node, Type: "disc", Running: true, PID: strconv.Itoa(s.PID), Uptime: s.UptimeSeconds * 1000, Processors: runtime.NumCPU(), RatesMode: "basic",
+		SocketsUsed: h.AMQP.Conns(), ProcUsed: runtime.NumGoroutine(), ProcTotal: 1 << 20, MemStrategy: "rss",
+		DiskFree: s.DiskFree, DiskFreeLimit: s.DiskFloor, DiskFreeAlarm: s.Alarm != "",
+		DBDir: s.DataDir, ConfigFiles: []string{}, LogFiles: []string{}, EnabledPlugins: []string{}, ExchangeTypes: exchangeTypes(),
+		AuthMechanisms: []ExchangeType{}, Contexts: h.contexts(), Partitions: []string{}, ClusterLinks: []string{},
+		Applications: []Application{{"basaltmq", "BasaltMQ, a message broker", h.Version}},
+	}
+	for _, name := range h.AMQP.Mechanisms() {
+		n.AuthMechanisms = append(n.AuthMechanisms, ExchangeType{name, "SASL " + name, true})
+	}
+	var memory runtime.MemStats
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
+		n.FDTotal, n.SocketsTotal = limit.Cur, limit.Cur
+	}
+	if dir, err := os.Open("/proc/self/fd"); err == nil {
+		names, _ := dir.Readdirnames(-1)
+		n.FDUsed = len(names)
+		dir.Close()
+	}
+	n.MemUsed = residentBytes()
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		n.MemLimit = uint64(info.Totalram) * uint64(info.Unit)
+	}
+	runtime.ReadMemStats(&memory)
+	n.GCNum = memory.NumGC
+	return n
+}
+
+// residentBytes is the process's resident memory; 0 where it is not known.
+func residentBytes() uint64 {
+	data, err := os.ReadFile("/proc/self/statm")
+	fields := strings.Fields(string(data))
+	if err != nil || len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseUint(fields[1], 10, 64)
+	return pages * uint64(os.Getpagesize())
+}
+
+func (h *Handler) nodeRoutes() {
+	h.get("/api/nodes", Monitoring, "The nodes of the cluster: this one", func(q *request) (any, error) { return paged(q, []Node{h.node()}) })
+	h.get("/api/nodes/{node}", Monitoring, "A node", func(q *request) (any, error) {
+		if err := h.checkNode(q); err != nil {
+			return nil, err
+		}
+		return h.node(), nil
+	})
+	h.get("/api/nodes/{node}/memory", Monitoring, "What a node uses its memory for", func(q *request) (any, error) {
+		if err := h.checkNode(q); err != nil {
+			return nil, err
+		}
+		return map[string]Memory{"memory": memory()}, nil
+	})
+	h.get("/api/auth/attempts/{node}", Administrator, "Logins to the API", func(q *request) (any, error) {
+		if err := h.checkNode(q); err != nil {
+			return nil, err
+		}
+		return h.attempts.list(), nil
+	})
+	h.get("/api/auth/attempts/{node}/source", Administrator, "Logins to the API by address", func(q *request) (any, error) {
+		if err := h.checkNode(q); err != nil {
+			return nil, err
+		}
+		return h.attempts.bySource(), nil
+	})
+	h.change("DELETE /api/auth/attempts/{node}", Administrator, "Count logins to the API anew", h.forgetAttempts)
+	h.change("DELETE /api/auth/attempts/{node}/source", Administrator, "Count logins to the API by address anew", h.forgetAttempts)
+	h.get("/api/nodes/gc_stats", Administrator, "What the collector of the Go heap did", func(*request) (any, error) {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return map[string]uint64{"collections": uint64(m.NumGC), "heap_size": m.HeapSys, "heap_used": m.HeapAlloc, "total_allocated": m.TotalAlloc, "pause_total_ns": m.PauseTotalNs}, nil
+	})
+	collect := func(q *request) (uint64, error) {
+		if q.PathValue("node") != "" {
+			if err := h.checkNode(q); err != nil {
+				return 0, err
+			}
+		}
+		runtime.GC()
+		return 0, nil
+	}
+	h.change("POST /api/nodes/gc_collect", Administrator, "Collect garbage of the Go heap now", collect)
+	h.change("POST /api/nodes/{node}/gc_collect", Administrator, "Collect garbage of the Go heap now", collect)
+}
+
+// Memory is what memory is used for, in bytes.
+type Memory struct {
+	Total     uint64 `json:"total"` // resident
+	Heap      uint64 `json:"heap"`
+	HeapIdle  uint64 `json:"heap_idle"`
+	Stacks    uint64 `json:"stacks"`
+	OtherGo   uint64 `json:"runtime"`
+	Strategy  string `json:"strategy"`
+	OffHeap   uint64 `json:"off_heap"` // buffers and the program itself: the rest
+	Collected uint64 `json:"allocated_so_far"`
+}
+
+func memory() Memory {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	out := Memory{
+		Total: residentBytes(), Heap: m.HeapInuse, HeapIdle: m.HeapIdle - m.HeapReleased, Stacks: m.StackInuse,
+		OtherGo: m.MSpanInuse + m.MCacheInuse + m.BuckHashSys + m.GCSys + m.OtherSys, Strategy: "rss", Collected: m.TotalAlloc,
+	}
+	if known := out.Heap + out.HeapIdle + out.Stacks + out.OtherGo; out.Total > known {
+		out.OffHeap = out.Total - known
+	}
+	return out
+}

@@ -1,0 +1,130 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/basaltmq/basaltmq/engine/broker"
+)
+
+// request is a request on its way through one of this package's handlers.
+type request struct {
+	*http.Request
+	w       http.ResponseWriter
+	id      *Identity
+	created bool // what a change asked for was not there before
+}
+
+// query reads the query string alone; the body is the handler's.
+func (q *request) query(name string) string { return q.URL.Query().Get(name) }
+
+// flag reads a parameter that is true, false or absent.
+func (q *request) flag(name string) (bool, error) {
+	text := q.query(name)
+	if text == "" {
+		return false, nil
+	}
+	on, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, problemf(http.StatusBadRequest, "'%s' must be true or false", name)
+	}
+	return on, nil
+}
+
+// decode reads the body into v. Fields that v lacks are passed over: clients send
+// back what they have read. No body is an empty object.
+func (q *request) decode(v any) error {
+	d := json.NewDecoder(q.Body)
+	if err := d.Decode(v); err != nil && err != io.EOF {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return err
+		}
+		return problemf(http.StatusBadRequest, "the request's body is not understood: %v", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return problemf(http.StatusBadRequest, "the request's body has something behind its end")
+	}
+	return nil
+}
+
+// get mounts a read; it answers errors, and what is returned unless it is nil.
+func (h *Handler) get(path string, role Role, summary string, f func(q *request) (any, error)) {
+	h.answer("GET "+path, role, summary, f)
+}
+
+// answer mounts a request that is answered with 200 and what is returned, unless
+// that is nil: then f has answered.
+func (h *Handler) answer(pattern string, role Role, summary string, f func(q *request) (any, error)) {
+	h.mount(Route{Pattern: pattern, Role: role, Summary: summary, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v, err := f(&request{Request: r, w: w, id: IdentityOf(r)})
+		switch {
+		case err != nil:
+			fail(w, err)
+		case v != nil:
+			send(w, http.StatusOK, v)
+		}
+	})})
+}
+
+// change mounts something that changes definitions: it is answered when the
+// record is durable, with 204, or with 201 when f has made something.
+func (h *Handler) change(pattern string, role Role, summary string, f func(q *request) (seq uint64, err error)) {
+	h.mount(Route{Pattern: pattern, Role: role, Summary: summary, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := &request{Request: r, w: w, id: IdentityOf(r)}
+		seq, err := f(q)
+		if err == nil {
+			err = h.durable(r.Context(), seq)
+		}
+		switch {
+		case err != nil:
+			fail(w, err)
+		case q.created:
+			w.WriteHeader(http.StatusCreated)
+		default:
+			w.WriteHeader(http.StatusNoContent)
+		}
+	})})
+}
+
+// host finds the virtual host of a request, for those who may see it. Who may
+// not does not learn whether it exists.
+func (h *Handler) host(q *request) (*broker.VHost, error) {
+	return h.findHost(q, (*Identity).Sees)
+}
+
+// enter finds the virtual host of a request for those who want to do something
+// there.
+func (h *Handler) enter(q *request) (*broker.VHost, error) {
+	return h.findHost(q, (*Identity).Enters)
+}
+
+func (h *Handler) findHost(q *request, may func(*Identity, *broker.VHost) bool) (*broker.VHost, error) {
+	name := q.PathValue("vhost")
+	vh := h.Broker.VHost(name)
+	switch {
+	case vh == nil && q.id.Is(Monitoring):
+		return nil, problemf(http.StatusNotFound, "there is no virtual host '%s'", name)
+	case vh == nil || !may(q.id, vh):
+		return nil, problemf(http.StatusUnauthorized, "User not authorised to access virtual host")
+	}
+	return vh, nil
+}
+
+// hosts are the one that a request names, or all that may be seen.
+func (h *Handler) hosts(q *request) ([]*broker.VHost, error) {
+	if q.PathValue("vhost") != "" {
+		vh, err := h.host(q)
+		return []*broker.VHost{vh}, err
+	}
+	var all []*broker.VHost
+	for _, s := range h.Broker.VHosts() {
+		if vh := h.Broker.VHost(s.Name); vh != nil && q.id.Sees(vh) {
+			all = append(all, vh)
+		}
+	}
+	return all, nil
+}
