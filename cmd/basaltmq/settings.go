@@ -17,8 +17,9 @@ func engineConfig(c *config.Loaded) engine.Config {
 		LoopbackUsers: c.LoopbackUsers,
 		DiskFreeMin:   c.DiskFreeMin,
 
-		Bind: c.AMQP.Bind, AMQPPort: uint16(c.AMQP.Port),
+		Bind: c.AMQP.Bind, AMQPPort: c.AMQP.Port,
 		HandshakeTimeout: c.AMQP.HandshakeTimeout,
+		Secure:           secureConfig(c),
 	}
 	if c.DiskFreeMin == 0 {
 		e.DiskFreeMin = -1 // the engine's 0 is the default
