@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"net/netip"
 
 	"github.com/basaltmq/basaltmq/engine"
 	"github.com/basaltmq/basaltmq/engine/config"
@@ -26,6 +27,9 @@ func engineConfig(c *config.Loaded) engine.Config {
 	}
 	if c.DefaultUser != config.Default().DefaultUser || c.OwnPassword() {
 		e.DefaultUser, e.DefaultPassword = c.DefaultUser, c.DefaultPassword
+	}
+	if c.HTTP.Port >= 0 {
+		e.HTTP = netip.AddrPortFrom(c.HTTP.Bind, uint16(c.HTTP.Port))
 	}
 	return e
 }
