@@ -19,7 +19,7 @@ import (
 func (e *Engine) serveControl() (err error) {
 	began := time.Now()
 	h := admin.NewHandler(admin.Options{
-		Broker: e.broker, AMQP: e.server.Load(), Version: e.config.Version,
+		Broker: e.broker, AMQP: e.server.Load(), Stats: e.stats, Version: e.config.Version,
 		Status: func() admin.Status {
 			sockets, files := e.Backends()
 			durability := "fsync"

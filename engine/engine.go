@@ -20,6 +20,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/amqp"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/loop"
+	"github.com/basaltmq/basaltmq/engine/metrics"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/segstore/bodies"
@@ -99,6 +100,7 @@ type Engine struct {
 	loops    []*loop.Loop
 	server   atomic.Pointer[amqp.Server]
 	handler  atomic.Pointer[admin.Handler]
+	stats    *metrics.Stats
 	control  *admin.Server
 	http     *admin.Server  // nil: not asked for
 	listener *loop.Listener // nil: fronts serve the port
@@ -228,6 +230,8 @@ func (e *Engine) start() error {
 	for _, l := range e.loops {
 		l.Start()
 	}
+	e.stats = metrics.NewStats(e.broker, server)
+	e.stats.Start()
 	if err := e.serveControl(); err != nil {
 		return err
 	}
@@ -334,6 +338,7 @@ func (e *Engine) Stop() error {
 	for server.Conns() > 0 && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}
+	e.stats.Close()
 	e.stopLoops()
 	close(e.stop)
 	<-e.trimmed
@@ -394,6 +399,9 @@ func (e *Engine) abort() {
 		_ = e.control.Close()
 	}
 	_ = e.closeHTTP()
+	if e.stats != nil {
+		e.stats.Close()
+	}
 	e.stopLoops() // those that were made need it even if they never ran
 	if e.broker != nil {
 		e.broker.Close()

@@ -12,12 +12,14 @@ import (
 
 	"github.com/basaltmq/basaltmq/engine/amqp"
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/metrics"
 )
 
 // Options are what the handler administers.
 type Options struct {
 	Broker  *broker.Broker
 	AMQP    *amqp.Server
+	Stats   *metrics.Stats // nil: no counters and rates
 	Version string
 	Logger  *slog.Logger // nil: nowhere
 	// Node is the node's name; empty: basaltmq@ and the name of the machine.

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/basaltmq/basaltmq/engine/stats"
@@ -36,6 +38,14 @@ func (vh *VHost) LoopCounts(n int) *stats.Shared {
 		c.loops[n] = new(loopCounts)
 	}
 	return &c.loops[n].Shared
+}
+
+// Used says whether anybody has ever connected.
+func (vh *VHost) Used() bool {
+	c := vh.counts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.loops) > 0
 }
 
 // Churn returns the counters of what comes and goes.
@@ -194,5 +204,46 @@ func (q *Queue) CountGot(k stats.Kind, redelivered bool, bytes uint64) {
 	c[stats.BytesOut] += bytes
 	if redelivered {
 		c[stats.Redeliver]++
+	}
+}
+
+// Sample returns everything that is sampled of the queue. Any goroutine.
+func (q *Queue) Sample() (p stats.Point, consumers int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.counts != nil {
+		p.Counts = *q.counts
+	}
+	q.each(func(l *Queue) {
+		p.Ready += l.ready()
+		p.Unacked += l.unacked
+	})
+	return p, len(q.consumers)
+}
+
+// Sample returns everything that is sampled of the virtual host, but for the
+// numbers of messages. Any goroutine.
+func (vh *VHost) Sample() (p stats.Point) {
+	vh.counts.addTo(&p.Counts)
+	vh.counts.churn.AddTo(&p.Events)
+	return p
+}
+
+// Lengths adds the numbers of messages in all queues to p.
+func (vh *VHost) Lengths(p *stats.Point) {
+	for _, q := range vh.Queues() {
+		c := q.Counts()
+		p.Ready += c.Ready
+		p.Unacked += c.Unacked
+	}
+}
+
+// EachVHost visits all virtual hosts, in no order.
+func (b *Broker) EachVHost(visit func(vh *VHost)) {
+	b.mu.RLock()
+	all := slices.Collect(maps.Values(b.vhosts))
+	b.mu.RUnlock()
+	for _, vh := range all {
+		visit(vh)
 	}
 }
