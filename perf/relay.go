@@ -9,6 +9,7 @@ import (
 	"runtime"
 
 	"github.com/basaltmq/basaltmq/perf/cli"
+	"github.com/basaltmq/basaltmq/perf/client"
 	"github.com/basaltmq/basaltmq/perf/scenario"
 	"github.com/basaltmq/basaltmq/perf/session"
 	"golang.org/x/sys/unix"
@@ -47,6 +48,7 @@ func relayScenario() scenario.Scenario {
 
 func runRelay(announce io.Writer) error {
 	runtime.LockOSThread()
+	client.ShortenSlice() // as the loops of the tool
 	listener, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("relay: socket: %w", err)

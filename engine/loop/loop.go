@@ -134,6 +134,7 @@ func (l *Loop) main(name string, made chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(l.done)
+	shortenSlice()
 	var err error
 	switch name {
 	case "", "epoll":

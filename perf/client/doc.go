@@ -17,6 +17,7 @@
 //	shape.go        its short cut for runs of equal deliveries
 //	body.go         body content: patterns; inspector.go checks it
 //	histogram.go    latency histograms and the clock
+//	slice.go        being woken in time
 //	sys.go          raw system calls; the only file with unsafe
 //
 // # How it stays out of the way

@@ -155,6 +155,7 @@ func (l *Loop) Serve() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(l.Done)
+	ShortenSlice()
 	l.ThreadID.Store(int64(unix.Gettid()))
 	l.active = make([]client, 0, len(l.Clients))
 	for _, c := range l.Clients {
