@@ -350,11 +350,11 @@ func TestMove_UnderLoad(t *testing.T) {
 	}
 	moved := uint64(0)
 	for moved < n {
-		m, err := e.Broker().Move(context.Background(), vh.FindQueue("from"), vh.FindQueue("to"), broker.MoveMax)
+		m, err := e.Broker().Move(context.Background(), vh.FindQueue("from"), vh.FindQueue("to"), broker.MoveMax, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		moved += m
+		moved += m.Messages
 	}
 	var got []string
 	for body := range seen {

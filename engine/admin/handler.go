@@ -62,6 +62,7 @@ type Handler struct {
 	commits
 	router   router
 	attempts attempts
+	holding  holding // of messages
 }
 
 // NewHandler makes a Handler.
@@ -79,7 +80,7 @@ func NewHandler(o Options) *Handler {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &Handler{Options: o, commits: commits{changed: make(chan struct{})}}
+	h := &Handler{Options: o, holding: make(holding, messageRequestsMax), commits: commits{changed: make(chan struct{})}}
 	h.routes()
 	for _, r := range o.Routes {
 		h.mount(r)
@@ -168,8 +169,11 @@ func notA(rt *route) error {
 }
 
 func bodyLimit(segments []string) int64 {
-	if len(segments) > 1 && segments[1] == "definitions" {
+	switch {
+	case len(segments) > 1 && segments[1] == "definitions":
 		return definitionsBytesMax
+	case len(segments) == 5 && segments[1] == "exchanges" && segments[4] == "publish":
+		return publishBytesMax
 	}
 	return bodyBytesMax
 }

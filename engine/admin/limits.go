@@ -13,8 +13,13 @@ const (
 	// headerBytesMax bounds a request's line and headers: two names of 255 bytes,
 	// escaped, and little else.
 	headerBytesMax = 16 << 10
-	// bodyBytesMax bounds a request's body, except a definitions file.
+	// bodyBytesMax bounds a request's body, except a definitions file or a message.
 	bodyBytesMax = 1 << 20
+	// publishBytesMax bounds the body of a publish: larger messages come over AMQP.
+	publishBytesMax = 8 << 20
+	// messageRequestsMax is how many requests may have messages in memory at once,
+	// each several times what they are in JSON.
+	messageRequestsMax = 4
 
 	// Lists: RabbitMQ's default, and a bound for what a page may cost.
 	pageSizeDefault = 100
@@ -38,6 +43,8 @@ const (
 	// long a list waits for the loops. Both take milliseconds when all is well.
 	durableTimeout = 30 * time.Second
 	loopTimeout    = 10 * time.Second
+	// moveTimeout ends a move in good order before writeTimeout cuts it off.
+	moveTimeout = 40 * time.Second
 
 	// stopTimeout is how long a stop waits for requests that are being served.
 	stopTimeout = 2 * time.Second

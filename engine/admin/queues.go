@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/basaltmq/basaltmq/engine/access"
@@ -59,7 +60,7 @@ func (h *Handler) queueOf(vh *broker.VHost, q *broker.Queue, d detail) Queue {
 	}
 	p := q.EffectivePolicy()
 	out.QueueStats = &QueueStats{
-		State: "running", Consumers: c.Consumers,
+		State: q.State(), Consumers: c.Consumers,
 		Policy: nameOrNull(p.Policy), OperatorPolicy: nameOrNull(p.OperatorPolicy), Definition: definitions.TableJSON(p.Definition),
 	}
 	return out
@@ -140,7 +141,15 @@ func (h *Handler) queueRoutes() {
 			return nil, err
 		}
 		if queue.IsStream() {
-			return nil, problemf(http.StatusBadRequest, "queue '%s' in vhost '%s' is a stream: it cannot be purged", queue.Name, vh.Name)
+			return nil, problemf(http.StatusBadRequest, "queue.purge not supported by stream queues queue '%s' in vhost '%s'", queue.Name, vh.Name)
+		}
+		if text := q.query("count"); text != "" {
+			count, err := strconv.ParseUint(text, 10, 64)
+			if err != nil {
+				return nil, problemf(http.StatusBadRequest, "'count' is not a number that is 0 or more")
+			}
+			n, err := queue.PurgeSome(count)
+			return map[string]uint64{"purged": n}, err
 		}
 		return map[string]uint64{"purged": queue.Purge()}, nil
 	})

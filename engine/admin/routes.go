@@ -15,4 +15,6 @@ func (h *Handler) routes() {
 	h.bindingRoutes()
 	h.connectionRoutes()
 	h.channelRoutes()
+	h.messageRoutes()
+	h.operationRoutes()
 }

@@ -27,15 +27,9 @@ type Event struct {
 // ErrProtocol is wrapped by errors that say that the peer broke the protocol.
 var ErrProtocol = errors.New("protocol violation by the broker")
 
-// Socket is what a client talks through: TCP, TLS, a unix socket.
-type Socket interface {
-	net.Conn
-	CloseWrite() error
-}
-
 // Conn is a raw connection.
 type Conn struct {
-	Socket   Socket
+	Socket   *net.TCPConn
 	FrameMax uint32 // bounds received frames; 0: unbounded
 
 	in      []byte // received, not parsed
@@ -60,7 +54,7 @@ func Dial(addr netip.AddrPort) (*Conn, error) {
 }
 
 // NewConn wraps a connected socket.
-func NewConn(socket Socket) *Conn {
+func NewConn(socket *net.TCPConn) *Conn {
 	return &Conn{Socket: socket, partial: map[uint16]*content{}}
 }
 
@@ -70,15 +64,7 @@ func Open(addr netip.AddrPort, o Options) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.open(o); err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// open performs the handshake and opens channel 1.
-func (c *Conn) open(o Options) error {
-	err := c.Send(amqp.AppendMethodFrame(Handshake(o), 1, &amqp.ChannelOpen{}))
+	err = c.Send(amqp.AppendMethodFrame(Handshake(o), 1, &amqp.ChannelOpen{}))
 	for _, want := range []uint32{amqp.ConnectionStartID, amqp.ConnectionTuneID, amqp.ConnectionOpenOkID, amqp.ChannelOpenOkID} {
 		if err == nil {
 			_, err = c.Expect(want)
@@ -86,12 +72,12 @@ func (c *Conn) open(o Options) error {
 	}
 	if err != nil {
 		c.Abort()
-		return err
+		return nil, err
 	}
 	if c.FrameMax = o.FrameMax; c.FrameMax == 0 {
 		c.FrameMax = 128 * 1024
 	}
-	return nil
+	return c, nil
 }
 
 // Expect returns the next event, which must be the method with this id.
@@ -135,9 +121,7 @@ func (c *Conn) SendMethod(channel uint16, m amqp.Method) error {
 // Abort closes the socket with a reset and drops what was not sent; it leaves
 // no TIME_WAIT behind.
 func (c *Conn) Abort() {
-	if tcp, ok := c.Socket.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
+	_ = c.Socket.SetLinger(0)
 	_ = c.Socket.Close()
 }
 

@@ -23,27 +23,40 @@ import (
 // MoveMax stands for all messages that are ready when the move begins.
 const MoveMax = 1 << 62
 
+// Moved is what became of a move.
+type Moved struct {
+	Messages uint64
+	// Next is, of a stream, the offset to go on with: copying it in steps.
+	Next uint64
+}
+
 // moveRunMax is how many messages are taken at once.
 const moveRunMax = 512
 
 // Move moves up to count ready messages from the head of one queue to another, of
-// paused queues too, and returns when they are safe there. It returns how many
-// there were, also with an error: those are moved, all others are where they
-// were. Errors: 406 for a move to the same queue; the target is full or takes no
-// messages; a message cannot be read; the context's.
-func (b *Broker) Move(ctx context.Context, from, to *Queue, count uint64) (moved uint64, err error) {
+// paused queues too, and returns when they are safe there. Of a stream it copies
+// those from offset on. It returns how many there were, also with an error: those
+// are moved, all others are where they were. Errors: 406 for a move to the same
+// queue; the target is full or takes no messages; a message cannot be read; the
+// context's.
+func (b *Broker) Move(ctx context.Context, from, to *Queue, count, offset uint64) (Moved, error) {
 	if from.base() == to.base() {
-		return 0, amqp.Errorf(amqp.CodePreconditionFailed, 0, "queue '%s' in vhost '%s' cannot be moved to itself", from.Name, from.VHost.Name)
+		return Moved{}, amqp.Errorf(amqp.CodePreconditionFailed, 0, "queue '%s' in vhost '%s' cannot be moved to itself", from.Name, from.VHost.Name)
 	}
 	m := &moving{broker: b, ctx: ctx, to: to, reader: newWaitingReader(ctx), batch: b.store.NewBatch()}
 	defer m.reader.close()
 	defer m.batch.Release()
+	m.next = offset
+	var err error
 	if from.stream != nil {
 		err = m.copyStream(from, count)
 	} else {
 		err = m.moveReady(from, count)
 	}
-	return m.moved, errors.Join(err, b.awaitTx(ctx, m.ticket))
+	if failure := b.awaitTx(ctx, m.ticket); err == nil {
+		err = failure
+	}
+	return Moved{m.moved, m.next}, err
 }
 
 // moving is a move under way.
@@ -55,6 +68,7 @@ type moving struct {
 	batch  *segstore.Batch
 
 	moved  uint64
+	next   uint64 // of a stream: the offset after the last one copied
 	ticket uint64 // of the last transaction
 }
 
@@ -94,7 +108,7 @@ func (m *moving) moveReady(from *Queue, count uint64) error {
 
 // copyStream copies up to count records of a stream, of those that are there now.
 func (m *moving) copyStream(from *Queue, count uint64) error {
-	at, end := from.streamRange(offsetSpec{kind: offsetFirst})
+	at, end := from.streamRange(offsetSpec{kind: offsetAt, n: int64(min(m.next, 1<<62))})
 	for at < end && count > 0 {
 		if err := m.broker.AwaitRoom(m.ctx); err != nil {
 			return err
@@ -105,7 +119,9 @@ func (m *moving) copyStream(from *Queue, count uint64) error {
 		}
 		n = min(n, end-first)
 		before := m.moved
-		if _, err := m.moveRun(Run{Queue: from, First: first, Count: n}); err != nil {
+		rest, err := m.moveRun(Run{Queue: from, First: first, Count: n})
+		m.next = rest.First
+		if err != nil {
 			return err
 		}
 		at, count = first+n, count-(m.moved-before)

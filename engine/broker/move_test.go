@@ -69,7 +69,8 @@ func TestMove_Kinds(t *testing.T) {
 			run.Queue.Return(run)
 			next.Queue.Requeue(Run{First: next.First, Count: 1}) // "a" comes back
 		}
-		moved, err := e.broker.Move(context.Background(), from, to, c.count)
+		done, err := e.broker.Move(context.Background(), from, to, c.count, 0)
+		moved := done.Messages
 		if moved != c.moved || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("case %d: %d, %v; want %d, %q", number, moved, err, c.moved, c.err)
 		}
@@ -121,7 +122,7 @@ func TestMove_ManyTemplates(t *testing.T) {
 		}
 		b.Release()
 	}
-	if moved, err := e.broker.Move(context.Background(), from, to, MoveMax); moved != n || err != nil {
+	if moved, err := e.broker.Move(context.Background(), from, to, MoveMax, 0); moved.Messages != n || err != nil {
 		t.Fatal(moved, err)
 	}
 	list, err := to.Peek(context.Background(), 0, n, 1000)
@@ -133,13 +134,40 @@ func TestMove_ManyTemplates(t *testing.T) {
 	}
 }
 
+// TestMove_StreamInSteps: copied step by step each message comes once.
+func TestMove_StreamInSteps(t *testing.T) {
+	t.Parallel()
+	e := openDir(t, t.TempDir())
+	defer e.close()
+	from := e.queue(QueueDeclare{Name: "s", Durable: true, Arguments: stringArgument("x-queue-type", "stream")}, nil)
+	to := e.queue(QueueDeclare{Name: "to"}, nil)
+	var want []string
+	for i := range 10 {
+		want = append(want, fmt.Sprint("m", i))
+		e.publish(from, want[i])
+	}
+	for offset := uint64(0); ; {
+		moved, err := e.broker.Move(context.Background(), from, to, 3, offset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if moved.Messages == 0 {
+			break
+		}
+		offset = moved.Next
+	}
+	if got := e.peeked(to); got != strings.Join(want, " ") {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestMove_Itself: that would be for ever.
 func TestMove_Itself(t *testing.T) {
 	t.Parallel()
 	e := openDir(t, t.TempDir())
 	defer e.close()
 	q := e.queue(QueueDeclare{Name: "q"}, nil)
-	_, err := e.broker.Move(context.Background(), q, q, 1)
+	_, err := e.broker.Move(context.Background(), q, q, 1, 0)
 	wantError(t, err, 406, "PRECONDITION_FAILED - queue 'q' in vhost '/' cannot be moved to itself")
 }
 
@@ -154,8 +182,8 @@ func TestMove_Gone(t *testing.T) {
 		t.Fatal(err)
 	}
 	var refusal *amqp.Error
-	if n, err := e.broker.Move(context.Background(), from, to, MoveMax); n != 0 || !errors.As(err, &refusal) || refusal.Code != 404 {
-		t.Errorf("%d, %v", n, err)
+	if n, err := e.broker.Move(context.Background(), from, to, MoveMax, 0); n.Messages != 0 || !errors.As(err, &refusal) || refusal.Code != 404 {
+		t.Errorf("%+v, %v", n, err)
 	}
 	if got := e.peeked(from); got != "a b" {
 		t.Errorf("%q are left", got)
@@ -179,7 +207,7 @@ func TestMove_ExpiredAndBodies(t *testing.T) {
 	e.put(from, 1000, "5000", "lives")
 	e.publishExternal(from)
 	clock = 2000
-	if n, err := e.broker.Move(context.Background(), from, to, MoveMax); n != 3 || err != nil {
+	if n, err := e.broker.Move(context.Background(), from, to, MoveMax, 0); n.Messages != 3 || err != nil {
 		t.Fatal(n, err)
 	}
 	if got := e.peeked(to); got != "lives ordinary 0123456789" {
@@ -217,7 +245,7 @@ func TestMove_PowerCut(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() {
 			for n := uint64(0); n < 40; n += 10 {
-				if _, err := e.broker.Move(ctx, from, e.vh.FindQueue("to"), 10); err != nil {
+				if _, err := e.broker.Move(ctx, from, e.vh.FindQueue("to"), 10, 0); err != nil {
 					ended <- err
 					return
 				}

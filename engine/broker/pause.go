@@ -1,5 +1,7 @@
 package broker
 
+import "github.com/basaltmq/basaltmq/wire/amqp"
+
 // Pausing. A paused queue takes messages and gives none to its consumers, nor to
 // basic.get: these wait as at an empty queue. Its consumers stay, outside of all
 // rings, so that nobody who delivers has to ask whether a queue is paused. What
@@ -93,4 +95,14 @@ func (q *Queue) setPaused(paused bool) (changed bool, wake []*Consumer) {
 	q.mu.Unlock()
 	tell(nil, relieved)
 	return true, wake
+}
+
+// Restart says why a queue cannot be opened again. One that is closed has a log
+// that was fenced by a failed write: what the disk has of it is known only when it
+// has been read again together with the journal, which a start of the broker does.
+func (q *Queue) Restart() error {
+	if err := q.log.Err(); err != nil {
+		return amqp.Errorf(amqp.CodeInternalError, 0, "queue '%s' in vhost '%s' is closed by a failed write (%v): check the disk, and restart the broker, which reads again what is there", q.Name, q.VHost.Name, err)
+	}
+	return amqp.Errorf(amqp.CodePreconditionFailed, 0, "queue '%s' in vhost '%s' is not closed", q.Name, q.VHost.Name)
 }

@@ -31,7 +31,7 @@ type Message struct {
 }
 
 // messagesBytesMax bounds the bodies that one request collects in memory.
-const messagesBytesMax = 16 << 20
+const messagesBytesMax = 8 << 20
 
 // waitingReader reads messages of one queue after the other.
 type waitingReader struct {

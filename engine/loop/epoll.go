@@ -127,11 +127,7 @@ func (e *epoll) readable(c *Conn, events uint32) {
 	if e.recv == nil {
 		e.recv = e.loop.pool.Get(readBytesMax)
 	}
-	into := e.recv.Bytes()
-	if c.over != nil {
-		into = into[:layerReadMax]
-	}
-	n, errno := readRaw(c.fd, into)
+	n, errno := readRaw(c.fd, e.recv.Bytes())
 	switch {
 	case errno == 0 && n > 0:
 		c.received(e.recv.Bytes()[:n])
