@@ -28,7 +28,7 @@ func (e *Engine) serveControl() (err error) {
 			}
 			s := admin.Status{
 				PID: os.Getpid(), UptimeSeconds: int64(time.Since(began).Seconds()), DataDir: e.config.DataDir,
-				Listeners: map[string]string{"amqp": e.Addr().String()}, Loops: e.Loops(),
+				Listeners: e.listeners(), Loops: e.Loops(),
 				Sockets: sockets, Files: files, Durability: durability,
 			}
 			if a := e.HTTPAddr(); a.IsValid() {

@@ -31,7 +31,7 @@ import (
 type Config struct {
 	DataDir  string
 	Bind     netip.Addr // 127.0.0.1
-	AMQPPort uint16     // 0: a free port
+	AMQPPort int        // 0: a free port; negative: none without TLS
 	// HTTP is where the management API listens; port 0: a free one; not valid, as
 	// the zero value is: nowhere.
 	HTTP  netip.AddrPort
@@ -41,6 +41,9 @@ type Config struct {
 	DurabilityOS bool
 	Version      string
 	Logger       *slog.Logger
+
+	// Secure is what comes before and around plain AMQP: see secure.go.
+	Secure Secure
 
 	HandshakeTimeout time.Duration
 	// SetTimestamp gives messages that come without a timestamp property the time
@@ -99,8 +102,9 @@ type Engine struct {
 	handler  atomic.Pointer[admin.Handler]
 	stats    *metrics.Stats
 	control  *admin.Server
-	http     *admin.Server // nil: not asked for
-	listener *loop.Listener
+	http     *admin.Server  // nil: not asked for
+	listener *loop.Listener // nil: fronts serve the port
+	fronts   fronts
 	space    atomic.Pointer[space]
 
 	httpListener *net.TCPListener
@@ -145,7 +149,10 @@ func Start(c Config) (*Engine, error) {
 func (e *Engine) start() error {
 	sharpenTimers()
 	// Find out early: nothing has been read or written yet.
-	listener, err := loop.Listen(netip.AddrPortFrom(e.config.Bind, e.config.AMQPPort))
+	if err := e.openFronts(); err != nil {
+		return err
+	}
+	listener, err := e.listen()
 	if err != nil {
 		if errors.Is(err, unix.EADDRINUSE) {
 			return fmt.Errorf("%w: another program has the port; choose another with --amqp-port", err)
@@ -228,7 +235,10 @@ func (e *Engine) start() error {
 	if err := e.serveControl(); err != nil {
 		return err
 	}
-	e.listener.Serve(e.loops[0], func(fd int, _ netip.AddrPort) { server.Accept(fd) })
+	if e.listener != nil {
+		e.listener.Serve(e.loops[0], func(fd int, _ netip.AddrPort) { server.Accept(fd) })
+	}
+	e.fronts.serve(server.AcceptTransport)
 	go e.trim()
 	go e.watchSpace()
 	return nil
@@ -289,8 +299,13 @@ func (e *Engine) lockDir() error {
 	return nil
 }
 
-// Addr is where AMQP clients connect.
-func (e *Engine) Addr() netip.AddrPort { return e.listener.Addr() }
+// Addr is where AMQP clients connect without TLS; invalid if they cannot.
+func (e *Engine) Addr() netip.AddrPort {
+	if e.listener != nil {
+		return e.listener.Addr()
+	}
+	return addrOf(e.fronts.amqp)
+}
 
 // Recovered says what the start found.
 func (e *Engine) Recovered() broker.Recovered { return e.broker.Recovered() }
@@ -304,6 +319,9 @@ func (e *Engine) Backends() (sockets, files string) { return e.loops[0].Backend(
 // Broker gives access to the model, for tests and tools.
 func (e *Engine) Broker() *broker.Broker { return e.broker }
 
+// AMQP is the server of AMQP connections, for tests and tools.
+func (e *Engine) AMQP() *amqp.Server { return e.server.Load() }
+
 // Pool is the pool that all big buffers come from.
 func (e *Engine) Pool() *arena.Pool { return &e.pool }
 
@@ -313,7 +331,7 @@ func (e *Engine) Connections() int { return e.server.Load().Conns() }
 // Stop ends the broker in good order.
 func (e *Engine) Stop() error {
 	server := e.server.Load()
-	e.listener.Close()
+	e.closeListeners()
 	controlErr := errors.Join(e.control.Close(), e.closeHTTP())
 	server.Shutdown()
 	deadline := time.Now().Add(stopTimeout)
@@ -397,9 +415,7 @@ func (e *Engine) abort() {
 	if e.disk != nil {
 		_ = e.disk.Close()
 	}
-	if e.listener != nil {
-		e.listener.Close()
-	}
+	e.closeListeners()
 	if e.lock != nil {
 		e.lock.Close()
 	}

@@ -1,11 +1,14 @@
 # Sourced by scripts that need a broker: starts one on an empty directory and a
 # free port and stops it when the script ends.
 #
-#   broker_start [flags]   sets BROKER_PID, BROKER_PORT, BROKER_LOG
+#   broker_start [flags]   sets BROKER_PID, BROKER_PORT, BROKER_LOG, and
+#                          BROKER_HTTP_PORT, the port of the HTTP API
 #   broker_stop
 
 BROKER_PID=
 BROKER_DIR=
+# Ports that nobody else has, too; by environment, so that a flag still counts.
+export BASALTMQ_HTTP_PORT=0 BASALTMQ_METRICS_PORT=0
 
 broker_start() {
 	BROKER_DIR=$(mktemp -d)
@@ -18,6 +21,8 @@ broker_start() {
 	BROKER_PORT=
 	for _ in $(seq 100); do
 		BROKER_PORT=$(sed -nE 's/.*BasaltMQ is ready.* amqp=[^ ]*:([0-9]+).*/\1/p' "$BROKER_LOG")
+		# shellcheck disable=SC2034 # for the caller
+		BROKER_HTTP_PORT=$(sed -nE 's/.*BasaltMQ is ready.* http=[^ ]*:([0-9]+).*/\1/p' "$BROKER_LOG")
 		[ -n "$BROKER_PORT" ] && return 0
 		kill -0 "$BROKER_PID" 2>/dev/null || break
 		sleep 0.1

@@ -89,7 +89,11 @@ func serve(c *config.Loaded, stderr io.Writer) int {
 	}
 	sockets, files := e.Backends()
 	found := e.Recovered()
-	logger.Info("BasaltMQ is ready", "version", version, "amqp", e.Addr().String(), "pid", os.Getpid(), "data_dir", c.DataDir, "config", c.File,
+	http := "off"
+	if a := e.HTTPAddr(); a.IsValid() {
+		http = a.String()
+	}
+	logger.Info("BasaltMQ is ready", "version", version, "amqp", e.Addr().String(), "http", http, "pid", os.Getpid(), "data_dir", c.DataDir, "config", c.File,
 		"sockets", sockets, "files", files, "io", e.IOReason, "loops", e.Loops(), "durability", c.Durability,
 		"queues", found.Queues, "messages", found.Messages, "took", time.Since(began).Round(time.Millisecond))
 

@@ -74,6 +74,7 @@ type process struct {
 func launch(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, args: args, cmd: exec.Command(binary, args...), done: make(chan struct{}), more: make(chan struct{}, 1)}
+	p.cmd.Env = append(os.Environ(), "BASALTMQ_HTTP_PORT=0", "BASALTMQ_METRICS_PORT=0")
 	p.cmd.Stdout = &p.out
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -109,7 +110,7 @@ func launch(t *testing.T, args ...string) *process {
 // that cannot have io_uring skips the test, and says so.
 func startBroker(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
-	p := launch(t, append([]string{"-D", dir, "-p", "0", "--http-port", "0", "--metrics-http-port", "0", "--loops", "1"}, args...)...)
+	p := launch(t, append([]string{"-D", dir, "-p", "0", "--loops", "1"}, args...)...)
 	line := p.line("BasaltMQ is ready")
 	if line == "" {
 		if text := p.stderr(); strings.Contains(text, "io_uring") && strings.Contains(text, "not available") {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"net/netip"
 
 	"github.com/basaltmq/basaltmq/engine"
 	"github.com/basaltmq/basaltmq/engine/config"
@@ -17,14 +18,18 @@ func engineConfig(c *config.Loaded) engine.Config {
 		LoopbackUsers: c.LoopbackUsers,
 		DiskFreeMin:   c.DiskFreeMin,
 
-		Bind: c.AMQP.Bind, AMQPPort: uint16(c.AMQP.Port),
+		Bind: c.AMQP.Bind, AMQPPort: c.AMQP.Port,
 		HandshakeTimeout: c.AMQP.HandshakeTimeout,
+		Secure:           secureConfig(c),
 	}
 	if c.DiskFreeMin == 0 {
 		e.DiskFreeMin = -1 // the engine's 0 is the default
 	}
 	if c.DefaultUser != config.Default().DefaultUser || c.OwnPassword() {
 		e.DefaultUser, e.DefaultPassword = c.DefaultUser, c.DefaultPassword
+	}
+	if c.HTTP.Port >= 0 {
+		e.HTTP = netip.AddrPortFrom(c.HTTP.Bind, uint16(c.HTTP.Port))
 	}
 	return e
 }

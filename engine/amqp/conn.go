@@ -53,7 +53,8 @@ type conn struct {
 
 	frameMax   uint32 // negotiated; bounds both directions
 	channelMax uint16
-	name       string // client's connection_name, for logs
+	name       string     // client's connection_name, for logs
+	transport  *Transport // nil: a TCP connection as it is
 
 	// Who logged in, and what that allows; see permit.go.
 	user         *access.User // nil before

@@ -40,6 +40,15 @@ type ConnectionInfo struct {
 	OctetsOut uint64 `json:"send_oct"`
 	Reads     uint64 `json:"recv_cnt"` // of the socket
 	Writes    uint64 `json:"send_cnt"`
+
+	TLS              bool   `json:"ssl"`
+	TLSProtocol      string `json:"ssl_protocol"`
+	TLSKeyExchange   string `json:"ssl_key_exchange"`
+	TLSCipher        string `json:"ssl_cipher"`
+	TLSHash          string `json:"ssl_hash"`
+	PeerCertSubject  string `json:"peer_cert_subject"`
+	PeerCertIssuer   string `json:"peer_cert_issuer"`
+	PeerCertValidity string `json:"peer_cert_validity"`
 }
 
 // ChannelInfo is a channel as operators see it.
@@ -169,13 +178,15 @@ func (c *conn) operatorState() string {
 func (s *Server) Connections(ctx context.Context) ([]ConnectionInfo, error) {
 	list, err := collect(ctx, s, func(c *conn, list []ConnectionInfo) []ConnectionInfo {
 		user, vhost := c.whose()
-		return append(list, ConnectionInfo{
+		info := ConnectionInfo{
 			Name: c.operatorName(), ClientName: c.name, User: user, VHost: vhost,
 			PeerHost: c.sock.Remote().Addr().String(), PeerPort: c.sock.Remote().Port(),
 			State: c.operatorState(), Channels: len(c.channels), ChannelMax: c.channelMax, FrameMax: c.frameMax,
-			Timeout: int(c.heartbeat.Seconds()), Protocol: "AMQP 0-9-1", Loop: c.shard.number, ID: c.id,
+			Timeout: int(c.heartbeat.Seconds()), Loop: c.shard.number, ID: c.id,
 			OctetsIn: c.octets.in, OctetsOut: c.octets.out, Reads: c.octets.reads, Writes: c.octets.writes,
-		})
+		}
+		c.describeTransport(&info)
+		return append(list, info)
 	})
 	slices.SortFunc(list, func(a, b ConnectionInfo) int { return strings.Compare(a.Name, b.Name) })
 	return list, err

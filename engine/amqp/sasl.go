@@ -87,7 +87,13 @@ func amqplainCredentials(response []byte) (user, password []byte, ok bool) {
 }
 
 // saslPeer is what the mechanisms know of c.
-func (c *conn) saslPeer() Peer { return Peer{Remote: c.sock.Remote().Addr()} }
+func (c *conn) saslPeer() Peer {
+	p := Peer{Remote: c.sock.Remote().Addr()}
+	if c.transport != nil && c.transport.TLS != nil {
+		p.Identity = c.transport.TLS.Identity
+	}
+	return p
+}
 
 // mechanismNames are those that the peer is offered, in order.
 func (s *Server) mechanismNames(p Peer) []byte {

@@ -101,13 +101,18 @@ func NewServer(o Options) *Server {
 // Accept takes a connected socket over, on the loop with the fewest
 // connections. Any goroutine.
 func (s *Server) Accept(fd int) {
+	best := s.leastBusy()
+	best.loop.Adopt(fd, func(c *loop.Conn) loop.Handler { return newConn(best, c) })
+}
+
+func (s *Server) leastBusy() *shard {
 	best := s.shards[0]
 	for _, sh := range s.shards[1:] {
 		if sh.loop.Conns() < best.loop.Conns() {
 			best = sh
 		}
 	}
-	best.loop.Adopt(fd, func(c *loop.Conn) loop.Handler { return newConn(best, c) })
+	return best
 }
 
 // Committed must be called when the store or the definitions made progress.

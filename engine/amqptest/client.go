@@ -42,6 +42,24 @@ func OpenClient(t testing.TB, addr netip.AddrPort, o Options) *Client {
 	return &Client{Conn: c, t: t}
 }
 
+// NewClientOn is NewClient over a connected socket.
+func NewClientOn(t testing.TB, socket Socket) *Client {
+	t.Helper()
+	c := NewConn(socket)
+	t.Cleanup(c.Abort)
+	return &Client{Conn: c, t: t}
+}
+
+// OpenClientOn is OpenClient over a connected socket.
+func OpenClientOn(t testing.TB, socket Socket, o Options) *Client {
+	t.Helper()
+	c := NewClientOn(t, socket)
+	if err := c.open(o); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // With returns the client for use by another test or fuzz input.
 func (c *Client) With(t testing.TB) *Client { return &Client{Conn: c.Conn, t: t, Prefix: c.Prefix} }
 

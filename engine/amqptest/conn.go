@@ -27,9 +27,15 @@ type Event struct {
 // ErrProtocol is wrapped by errors that say that the peer broke the protocol.
 var ErrProtocol = errors.New("protocol violation by the broker")
 
+// Socket is what a client talks through: TCP, TLS, a unix socket.
+type Socket interface {
+	net.Conn
+	CloseWrite() error
+}
+
 // Conn is a raw connection.
 type Conn struct {
-	Socket   *net.TCPConn
+	Socket   Socket
 	FrameMax uint32 // bounds received frames; 0: unbounded
 
 	in      []byte // received, not parsed
@@ -54,7 +60,7 @@ func Dial(addr netip.AddrPort) (*Conn, error) {
 }
 
 // NewConn wraps a connected socket.
-func NewConn(socket *net.TCPConn) *Conn {
+func NewConn(socket Socket) *Conn {
 	return &Conn{Socket: socket, partial: map[uint16]*content{}}
 }
 
@@ -64,7 +70,15 @@ func Open(addr netip.AddrPort, o Options) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = c.Send(amqp.AppendMethodFrame(Handshake(o), 1, &amqp.ChannelOpen{}))
+	if err := c.open(o); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// open performs the handshake and opens channel 1.
+func (c *Conn) open(o Options) error {
+	err := c.Send(amqp.AppendMethodFrame(Handshake(o), 1, &amqp.ChannelOpen{}))
 	for _, want := range []uint32{amqp.ConnectionStartID, amqp.ConnectionTuneID, amqp.ConnectionOpenOkID, amqp.ChannelOpenOkID} {
 		if err == nil {
 			_, err = c.Expect(want)
@@ -72,12 +86,12 @@ func Open(addr netip.AddrPort, o Options) (*Conn, error) {
 	}
 	if err != nil {
 		c.Abort()
-		return nil, err
+		return err
 	}
 	if c.FrameMax = o.FrameMax; c.FrameMax == 0 {
 		c.FrameMax = 128 * 1024
 	}
-	return c, nil
+	return nil
 }
 
 // Expect returns the next event, which must be the method with this id.
@@ -121,7 +135,9 @@ func (c *Conn) SendMethod(channel uint16, m amqp.Method) error {
 // Abort closes the socket with a reset and drops what was not sent; it leaves
 // no TIME_WAIT behind.
 func (c *Conn) Abort() {
-	_ = c.Socket.SetLinger(0)
+	if tcp, ok := c.Socket.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
 	_ = c.Socket.Close()
 }
 

@@ -49,7 +49,8 @@ const linesMax = 200
 func launch(binary, dir, backend string, loops int, more ...string) (*process, error) {
 	p := &process{ready: make(chan struct{}), ended: make(chan struct{})}
 	p.cmd = exec.Command(binary, append([]string{"-D", dir, "-p", "0", "--io", backend, "--loops", fmt.Sprint(loops)}, more...)...)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that is killed leaves no broker
+	p.cmd.Env = append(os.Environ(), "BASALTMQ_HTTP_PORT=-1", "BASALTMQ_METRICS_PORT=-1") // many at once
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}                  // a test that is killed leaves no broker
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		return nil, err

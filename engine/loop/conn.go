@@ -44,7 +44,8 @@ type Conn struct {
 	ended     bool // the peer has closed, while closing waits for the write
 	dead      bool
 	err       error
-	linger    *linger // while lingering
+	linger    *linger  // while lingering
+	over      *layered // a layer between socket and handler; nil: none
 
 	// The backend's own state.
 	poll uint32 // epoll: the armed event mask, or pollDetached
@@ -63,9 +64,16 @@ func (l *Loop) Adopt(fd int, makeHandler func(*Conn) Handler) {
 	}
 }
 
-func (l *Loop) adopt(fd int, makeHandler func(*Conn) Handler) {
+func (l *Loop) adopt(fd int, makeHandler func(*Conn) Handler) { l.serve(l.newConn(fd), makeHandler) }
+
+func (l *Loop) newConn(fd int) *Conn {
 	c := &Conn{loop: l, fd: fd}
 	c.local, c.remote = addrOf(unix.Getsockname(fd)), addrOf(unix.Getpeername(fd))
+	return c
+}
+
+// serve begins with a connection on its loop.
+func (l *Loop) serve(c *Conn, makeHandler func(*Conn) Handler) {
 	l.open[c] = struct{}{}
 	// Watched first: makeHandler may write and pause already.
 	if err := l.backend.add(c); err != nil {
@@ -88,11 +96,14 @@ func (c *Conn) Local() netip.AddrPort { return c.local }
 // Drained, and no other Write may be made before. On a connection that is
 // closing or dead (Closed follows) nothing is sent, and it returns true.
 func (c *Conn) Write(buf *arena.Buf, n int) bool {
-	if c.out != nil {
+	if c.over == nil && c.out != nil {
 		panic("loop: two writes outstanding on one connection")
 	}
 	if c.dead || c.lingering {
 		return true
+	}
+	if c.over != nil {
+		return c.writeLayered(buf, n)
 	}
 	c.out, c.outPos, c.outEnd = buf, 0, n
 	done, err := c.loop.backend.write(c)
@@ -107,7 +118,12 @@ func (c *Conn) Write(buf *arena.Buf, n int) bool {
 }
 
 // Writing says whether a write is outstanding.
-func (c *Conn) Writing() bool { return c.out != nil }
+func (c *Conn) Writing() bool {
+	if c.over != nil {
+		return c.over.plain != nil
+	}
+	return c.out != nil
+}
 
 // PauseRead stops reading from the socket (invariant 5).
 func (c *Conn) PauseRead() {
@@ -121,6 +137,9 @@ func (c *Conn) PauseRead() {
 func (c *Conn) ResumeRead() {
 	if !c.dead && !c.closing {
 		c.readAgain()
+		if c.over != nil {
+			c.over.resumed()
+		}
 	}
 }
 
@@ -137,7 +156,13 @@ func (c *Conn) CloseAfterDrain() {
 	}
 	c.closing = true
 	if c.out == nil {
-		c.startLinger()
+		if c.over != nil {
+			c.endLayer()
+		} else {
+			c.startLinger()
+		}
+	}
+	if c.out == nil {
 		return
 	}
 	// A peer may not read before its own writing gets on.
@@ -190,7 +215,11 @@ func (c *Conn) readAgain() {
 // received passes input on, unless nobody wants it any more.
 func (c *Conn) received(data []byte) {
 	c.loop.stats.BytesRead += uint64(len(data))
-	if !c.closing {
+	switch {
+	case c.closing:
+	case c.over != nil:
+		c.decode(data)
+	default:
 		c.handler.Input(data)
 	}
 }
@@ -206,6 +235,10 @@ func (c *Conn) endOfInput() {
 
 // drained is called by the backend when the outstanding write is done.
 func (c *Conn) drained() {
+	if c.over != nil {
+		c.drainedLayered()
+		return
+	}
 	buf := c.out
 	c.out = nil
 	if c.closing {
@@ -236,6 +269,9 @@ func (c *Conn) bury() {
 	if c.out != nil {
 		c.out.Release()
 		c.out = nil
+	}
+	if c.over != nil {
+		c.over.drop()
 	}
 	if c.linger != nil {
 		l.Disarm(&c.linger.timer)

@@ -38,6 +38,10 @@
 //  7. A descriptor number is not given back to the system while an operation
 //     that names it may be queued or under way.
 //
+// A connection may have a Layer (encryption, framing) between its socket and its
+// Handler, for which nothing changes: Input is decoded bytes, one call for what
+// one read brought; Write takes plain bytes.
+//
 // Threading: Post, Stop and the methods that say so may be called from any
 // goroutine; everything else only on the loop itself.
 //

@@ -127,7 +127,11 @@ func (e *epoll) readable(c *Conn, events uint32) {
 	if e.recv == nil {
 		e.recv = e.loop.pool.Get(readBytesMax)
 	}
-	n, errno := readRaw(c.fd, e.recv.Bytes())
+	into := e.recv.Bytes()
+	if c.over != nil {
+		into = into[:layerReadMax]
+	}
+	n, errno := readRaw(c.fd, into)
 	switch {
 	case errno == 0 && n > 0:
 		c.received(e.recv.Bytes()[:n])

@@ -84,6 +84,7 @@ type Loop struct {
 	now      time.Time
 	conns    atomic.Int32 // read by the acceptor's loop
 	open     map[*Conn]struct{}
+	plain    *arena.Buf // for Layers; taken while there is input, given back when idle
 	stats    Stats
 }
 
@@ -222,6 +223,7 @@ func (l *Loop) rest() error {
 		return nil
 	}
 	l.stats.Sleeps++
+	l.releasePlain()
 	return l.backend.sleep(timeout)
 }
 
@@ -258,6 +260,13 @@ func (l *Loop) reap() {
 	}
 }
 
+func (l *Loop) releasePlain() {
+	if l.plain != nil {
+		l.plain.Release()
+		l.plain = nil
+	}
+}
+
 // finish ends the loop: nothing is taken any more, what had been posted runs
 // (sockets handed over are among it), and everything open is closed.
 func (l *Loop) finish() {
@@ -267,6 +276,7 @@ func (l *Loop) finish() {
 		c.fail(ErrClosed)
 	}
 	l.reap()
+	l.releasePlain()
 	l.silence()
 	l.backend.close()
 }

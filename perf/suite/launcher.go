@@ -61,6 +61,8 @@ func (l *Launcher) Start(ctx context.Context) (*Broker, error) {
 	b := &Broker{directory: directory, ended: make(chan struct{}), log: &tailBuffer{}}
 	data := filepath.Join(directory, "data")
 	b.command = exec.Command(l.Binary, append([]string{"-D", data, "--amqp-port", "0"}, l.Flags...)...)
+	// By environment: brokers of earlier versions know no such flags.
+	b.command.Env = append(os.Environ(), "BASALTMQ_HTTP_PORT=0", "BASALTMQ_METRICS_PORT=0")
 	b.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stderr, err := b.command.StderrPipe()
 	if err == nil {
