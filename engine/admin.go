@@ -101,7 +101,7 @@ func (e *Engine) defaultUserFor(file []byte) *broker.DefaultUser {
 	if !e.askedForUser && file != nil && definitions.HasUsers(file) {
 		return nil
 	}
-	return &broker.DefaultUser{Name: e.config.DefaultUser, Password: e.config.DefaultPassword}
+	return &broker.DefaultUser{Name: e.config.DefaultUser, Password: e.config.DefaultPassword, Hash: e.defaultHash}
 }
 
 // importDefinitions makes what the file asks for, before anybody can connect.

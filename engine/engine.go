@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/admin"
 	"github.com/basaltmq/basaltmq/engine/amqp"
 	"github.com/basaltmq/basaltmq/engine/broker"
@@ -45,16 +46,17 @@ type Config struct {
 	// Secure is what comes before and around plain AMQP: see secure.go.
 	Secure Secure
 
-	HandshakeTimeout time.Duration
+	// Tuning is what connections are told and held to.
+	Tuning amqp.Tuning
 	// SetTimestamp gives messages that come without a timestamp property the time
 	// of their arrival.
 	SetTimestamp bool
-	// MessageBytesMax bounds a message's body; 0 means the default.
-	MessageBytesMax uint64
 
 	// DefaultUser and DefaultPassword are of the user that the first start makes;
 	// both default to guest.
 	DefaultUser, DefaultPassword string
+	// DefaultPasswordHash is instead of the password, as definitions files have it.
+	DefaultPasswordHash string
 	// Definitions is a file that every start imports, wholly or not at all; with
 	// users in it the usual default user is not made. Empty: none.
 	Definitions string
@@ -63,6 +65,10 @@ type Config struct {
 	// Mechanisms are what clients may log in with; nil means PLAIN and AMQPLAIN
 	// for the broker's users.
 	Mechanisms func(b *broker.Broker) []amqp.Mechanism
+
+	// DrainTimeout is how long a stop waits for clients to close; 0 means five
+	// seconds, negative not at all.
+	DrainTimeout time.Duration
 
 	// DiskFreeMin is the floor of free space in bytes: below it publishers are
 	// blocked. 0 means DiskFreeMinDefault; negative: never.
@@ -77,19 +83,18 @@ type Config struct {
 // when it is not told another. It may only connect from this machine.
 const defaultUser = "guest"
 
-// MessageBytesMax is the largest body that Config.MessageBytesMax may allow, as
-// RabbitMQ's.
-const MessageBytesMax = 512 << 20
-
-// stopTimeout is how long Stop waits for clients to answer connection.close.
-const stopTimeout = 5 * time.Second
+// drainTimeoutDefault is how long Stop waits for clients to answer connection.close.
+const drainTimeoutDefault = 5 * time.Second
 
 // Engine is a running broker.
 type Engine struct {
 	config Config
 	logger *slog.Logger
 
-	askedForUser bool // a default user other than the usual one
+	askedForUser bool        // a default user other than the usual one
+	defaultHash  access.Hash // of its password; zero: the password itself is known
+	drainTimeout atomic.Int64
+	diskFreeMin  atomic.Int64
 
 	lock     *os.File
 	pool     arena.Pool
@@ -139,6 +144,13 @@ func Start(c Config) (*Engine, error) {
 		c.LoopbackUsers = []string{defaultUser}
 	}
 	e := &Engine{config: c, askedForUser: asked, logger: c.Logger, stop: make(chan struct{}), trimmed: make(chan struct{}), watched: make(chan struct{})}
+	if c.DefaultPasswordHash != "" {
+		var err error
+		if e.defaultHash, err = access.ParseSaltedHash(c.DefaultPasswordHash); err != nil {
+			return nil, fmt.Errorf("default_password_hash: %w", err)
+		}
+	}
+	e.adopt(c)
 	if err := e.start(); err != nil {
 		e.abort()
 		return nil, err
@@ -223,8 +235,7 @@ func (e *Engine) start() error {
 	}
 	server := amqp.NewServer(amqp.Options{
 		Broker: e.broker, Mechanisms: mechanisms, Loops: e.loops,
-		Logger: e.logger, Version: e.config.Version, HandshakeTimeout: e.config.HandshakeTimeout,
-		SetTimestamp: e.config.SetTimestamp, MessageBytesMax: e.config.MessageBytesMax,
+		Logger: e.logger, Version: e.config.Version, Tuning: e.config.Tuning, SetTimestamp: e.config.SetTimestamp,
 	})
 	e.server.Store(server)
 	for _, l := range e.loops {
@@ -334,7 +345,7 @@ func (e *Engine) Stop() error {
 	e.closeListeners()
 	controlErr := errors.Join(e.control.Close(), e.closeHTTP())
 	server.Shutdown()
-	deadline := time.Now().Add(stopTimeout)
+	deadline := time.Now().Add(time.Duration(e.drainTimeout.Load()))
 	for server.Conns() > 0 && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}

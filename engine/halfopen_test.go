@@ -43,7 +43,7 @@ func TestHalfOpen(t *testing.T) {
 		sockets = int(limit.Cur) - spare
 		t.Logf("only %d sockets instead of %d: a process may have %d open files here", sockets, want, limit.Cur)
 	}
-	e := start(t, func(c *engine.Config) { c.HandshakeTimeout = 3 * time.Second })
+	e := start(t, func(c *engine.Config) { c.Tuning.HandshakeTimeout = 3 * time.Second })
 	healthy := open(t, e)
 	healthy.Declare("q", 0)
 	healthy.Subscribe(1, "q", "t", amqptest.NoAck)

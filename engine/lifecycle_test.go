@@ -203,7 +203,7 @@ func TestLifecycle_Heartbeats(t *testing.T) {
 // silent client is cut.
 func TestLifecycle_HandshakeTimeout(t *testing.T) {
 	t.Parallel()
-	e := start(t, func(c *engine.Config) { c.HandshakeTimeout = 300 * time.Millisecond })
+	e := start(t, func(c *engine.Config) { c.Tuning.HandshakeTimeout = 300 * time.Millisecond })
 	healthy := open(t, e)
 	handshake := amqptest.Handshake(amqptest.Options{})
 	frames := splitFrames(handshake[len(amqp.ProtocolHeader):])

@@ -495,7 +495,7 @@ func TestDeadLetter_Large(t *testing.T) {
 // have a time.
 func TestSetTimestamp(t *testing.T) {
 	t.Parallel()
-	c := open(t, start(t, func(config *engine.Config) { config.SetTimestamp, config.MessageBytesMax = true, 10 }))
+	c := open(t, start(t, func(config *engine.Config) { config.SetTimestamp, config.Tuning.MessageBytesMax = true, 10 }))
 	c.Declare("q", 0)
 	c.PublishAll(1, "q", "m1", "m2")
 	c.Publish(1, amqptest.Message{Key: "q", Properties: &amqp.Properties{Flags: amqp.FlagTimestamp, Timestamp: 7}})

@@ -63,7 +63,7 @@ func addrOf(f *front.Front) netip.AddrPort {
 func (e *Engine) openFronts() (err error) {
 	c := &e.config.Secure
 	proxies := proxyproto.NewSources(c.Proxies)
-	o := front.Options{Proxies: proxies, Logger: e.logger, HandshakeTimeout: e.config.HandshakeTimeout, Identify: c.Identify}
+	o := front.Options{Proxies: proxies, Logger: e.logger, HandshakeTimeout: e.config.Tuning.HandshakeTimeout, Identify: c.Identify}
 	if len(proxies) > 0 && e.config.AMQPPort >= 0 {
 		if e.fronts.amqp, err = front.Listen(netip.AddrPortFrom(e.config.Bind, uint16(e.config.AMQPPort)), o); err != nil {
 			return err

@@ -180,7 +180,7 @@ func TestTLS_Reload(t *testing.T) {
 // time; the broker stops while some are in their handshake.
 func TestTLS_BadClients(t *testing.T) {
 	ca := securetest.NewCA(t)
-	e := start(t, secured(t, ca), func(c *engine.Config) { c.HandshakeTimeout = 300 * time.Millisecond })
+	e := start(t, secured(t, ca), func(c *engine.Config) { c.Tuning.HandshakeTimeout = 300 * time.Millisecond })
 	for name, data := range map[string]string{"AMQP": "AMQP\x00\x00\x09\x01", "HTTP": "GET / HTTP/1.0\r\n\r\n", "half a hello": "\x16\x03\x01\x02\x00\x01", "nothing": ""} {
 		c, err := net.Dial("tcp", e.AMQPSAddr().String())
 		if err != nil {
@@ -193,7 +193,7 @@ func TestTLS_BadClients(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	slow := start(t, secured(t, ca), func(c *engine.Config) { c.HandshakeTimeout = time.Hour })
+	slow := start(t, secured(t, ca), func(c *engine.Config) { c.Tuning.HandshakeTimeout = time.Hour })
 	for range 3 {
 		c, err := net.Dial("tcp", slow.AMQPSAddr().String())
 		if err != nil {

@@ -38,10 +38,7 @@ func (e *Engine) noteSpace(s space) {
 // floor is free again, so that the alarm does not flutter.
 func (e *Engine) watchSpace() {
 	defer close(e.watched)
-	floor, interval := e.config.DiskFreeMin, e.config.SpaceInterval
-	if floor == 0 {
-		floor = DiskFreeMinDefault
-	}
+	interval := e.config.SpaceInterval
 	if interval == 0 {
 		interval = spaceInterval
 	}
@@ -52,34 +49,31 @@ func (e *Engine) watchSpace() {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	blocked, unreadable, alarm := false, false, ""
-	if floor < 0 {
-		<-e.stop
-		return
-	}
 	for {
+		floor := e.diskFreeMin.Load() // negative: there is none
 		free, err := freeSpace()
-		if err == nil && e.store.NoSpace() {
+		if err == nil && floor >= 0 && e.store.NoSpace() {
 			free = min(free, floor-1) // a write has found none, whatever the figure says
 		}
 		switch {
-		case err != nil:
+		case floor >= 0 && err != nil:
 			if !unreadable {
 				e.logger.Error("free disk space cannot be read; publishers are not blocked when it runs out", "err", err)
 			}
-		case !blocked && free < floor:
+		case !blocked && floor >= 0 && free < floor:
 			blocked = true
 			e.logger.Error("disk space is low: publishers are blocked until there is more; consume, delete queues, or free space otherwise",
 				"free_bytes", free, "floor_bytes", floor)
 			alarm = fmt.Sprintf("low on disk: %d MiB free, %d MiB needed", free>>20, floor>>20)
 			e.server.Load().SetAlarm(alarm)
-		case blocked && free >= floor+floor/4:
+		case blocked && (floor < 0 || free >= floor+floor/4):
 			blocked = false
 			e.logger.Info("disk space is sufficient again: publishers go on", "free_bytes", free, "floor_bytes", floor)
 			alarm = ""
 			e.server.Load().SetAlarm(alarm)
 		}
 		if err == nil {
-			e.noteSpace(space{free, floor, alarm})
+			e.noteSpace(space{free, max(floor, 0), alarm})
 		}
 		unreadable = err != nil
 		select {

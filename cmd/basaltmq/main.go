@@ -15,6 +15,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/engine"
 	"github.com/basaltmq/basaltmq/engine/config"
+	"github.com/basaltmq/basaltmq/engine/systemd"
 )
 
 // version is set by the linker (see Makefile).
@@ -50,7 +51,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if cl.Check {
 		return report(c, stdout, stderr)
 	}
-	return serve(c, stderr)
+	return serve(cl, c, stderr)
 }
 
 // report answers --check when nothing is wrong.
@@ -67,7 +68,8 @@ func report(c *config.Loaded, stdout, stderr io.Writer) int {
 }
 
 // serve runs the broker until a signal stops it.
-func serve(c *config.Loaded, stderr io.Writer) int {
+func serve(cl *config.CommandLine, c *config.Loaded, stderr io.Writer) int {
+	service := systemd.FromEnvironment()
 	tuneRuntime(c.Loops)
 	level := new(slog.LevelVar)
 	level.Set(levelOf(c.Log.Level))
@@ -75,13 +77,15 @@ func serve(c *config.Loaded, stderr io.Writer) int {
 	for _, warning := range c.Warnings {
 		logger.Warn(warning)
 	}
-	settings := engineConfig(c)
+	settings := engineConfig(&c.Config)
 	settings.Logger = logger
 
-	signals := make(chan os.Signal, 2)
+	signals, hangups := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(hangups, syscall.SIGHUP)
 
 	began := time.Now()
+	service.Status("Starting: reading " + c.DataDir)
 	e, err := engine.Start(settings)
 	if err != nil {
 		fmt.Fprintf(stderr, "basaltmq: cannot start: %v\n", err)
@@ -96,9 +100,24 @@ func serve(c *config.Loaded, stderr io.Writer) int {
 	logger.Info("BasaltMQ is ready", "version", version, "amqp", e.Addr().String(), "http", http, "pid", os.Getpid(), "data_dir", c.DataDir, "config", c.File,
 		"sockets", sockets, "files", files, "io", e.IOReason, "loops", e.Loops(), "durability", c.Durability,
 		"queues", found.Queues, "messages", found.Messages, "took", time.Since(began).Round(time.Millisecond))
+	ready := "AMQP on " + e.Addr().String()
+	service.Ready(ready)
+	stopWatchdog := keepAlive(service, e)
 
-	s := <-signals
-	logger.Info("stopping; a second signal exits at once", "signal", s.String())
+	r := &reloader{line: cl, level: level, logger: logger, running: c.Config, engine: e}
+	for stop := false; !stop; {
+		select {
+		case <-hangups:
+			service.Reloading()
+			_, _, _ = r.reload() // it has logged how it went
+			service.Ready(ready)
+		case s := <-signals:
+			logger.Info("stopping; a second signal exits at once", "signal", s.String())
+			stop = true
+		}
+	}
+	service.Stopping()
+	stopWatchdog()
 	go func() {
 		<-signals
 		fmt.Fprintln(stderr, "basaltmq: second signal, exiting without a clean stop")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -70,11 +71,20 @@ type process struct {
 	start map[string]string // fields of the line at start
 }
 
-// launch starts the program; the test's cleanup ends it.
+// launch starts the program; the test's cleanup ends it. Arguments of the form
+// NAME=value are for its environment.
 func launch(t *testing.T, args ...string) *process {
 	t.Helper()
+	var env []string
+	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		name, _, ok := strings.Cut(arg, "=")
+		if ok = ok && name != "" && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""; ok {
+			env = append(env, arg)
+		}
+		return ok
+	})
 	p := &process{t: t, args: args, cmd: exec.Command(binary, args...), done: make(chan struct{}), more: make(chan struct{}, 1)}
-	p.cmd.Env = append(os.Environ(), "BASALTMQ_HTTP_PORT=0", "BASALTMQ_METRICS_PORT=0")
+	p.cmd.Env = append(append(os.Environ(), "BASALTMQ_HTTP_PORT=0", "BASALTMQ_METRICS_PORT=0"), env...)
 	p.cmd.Stdout = &p.out
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // secureConfig is what comes before and around plain AMQP.
-func secureConfig(c *config.Loaded) engine.Secure {
+func secureConfig(c *config.Config) engine.Secure {
 	s := engine.Secure{AMQPSPort: c.AMQP.TLSPort, UnixPath: c.AMQP.UnixPath}
 	if c.AMQP.ProxyProtocol {
 		s.Proxies = c.AMQP.ProxyTrustedSources

@@ -5,28 +5,42 @@ import (
 	"net/netip"
 
 	"github.com/basaltmq/basaltmq/engine"
+	"github.com/basaltmq/basaltmq/engine/amqp"
 	"github.com/basaltmq/basaltmq/engine/config"
 )
 
 // engineConfig is what the engine gets of the configuration.
-func engineConfig(c *config.Loaded) engine.Config {
+func engineConfig(c *config.Config) engine.Config {
 	e := engine.Config{
 		DataDir: c.DataDir, IO: c.IO, Loops: c.Loops, DurabilityOS: c.Durability == "os",
-		Version:      version,
-		Definitions:  c.Definitions,
-		SetTimestamp: c.SetTimestamp, MessageBytesMax: uint64(c.MessageBytesMax),
+		Version:       version,
+		Definitions:   c.Definitions,
+		SetTimestamp:  c.SetTimestamp,
 		LoopbackUsers: c.LoopbackUsers,
 		DiskFreeMin:   c.DiskFreeMin,
+		DrainTimeout:  c.DrainTimeout,
 
 		Bind: c.AMQP.Bind, AMQPPort: c.AMQP.Port,
-		HandshakeTimeout: c.AMQP.HandshakeTimeout,
-		Secure:           secureConfig(c),
+		Secure: secureConfig(c),
+		Tuning: amqp.Tuning{
+			Heartbeat: c.AMQP.Heartbeat, HandshakeTimeout: c.AMQP.HandshakeTimeout,
+			FrameMax: uint32(c.AMQP.FrameMax), ChannelMax: uint16(c.AMQP.ChannelMax),
+			MessageBytesMax: uint64(c.MessageBytesMax),
+			Prefetch:        uint64(c.AMQP.DefaultPrefetch), AckTimeout: c.AMQP.ConsumerTimeout,
+		},
 	}
+	// Where the engine's 0 is the default, none at all is -1.
 	if c.DiskFreeMin == 0 {
-		e.DiskFreeMin = -1 // the engine's 0 is the default
+		e.DiskFreeMin = -1
+	}
+	if c.DrainTimeout == 0 {
+		e.DrainTimeout = -1
+	}
+	if c.AMQP.Heartbeat == 0 {
+		e.Tuning.Heartbeat = -1
 	}
 	if c.DefaultUser != config.Default().DefaultUser || c.OwnPassword() {
-		e.DefaultUser, e.DefaultPassword = c.DefaultUser, c.DefaultPassword
+		e.DefaultUser, e.DefaultPassword, e.DefaultPasswordHash = c.DefaultUser, c.DefaultPassword, c.DefaultPasswordHash
 	}
 	if c.HTTP.Port >= 0 {
 		e.HTTP = netip.AddrPortFrom(c.HTTP.Bind, uint16(c.HTTP.Port))

@@ -91,6 +91,21 @@ func ParseHash(algorithm, text string) (Hash, error) {
 	return h, nil
 }
 
+// ParseSaltedHash is ParseHash for a text without the name of its algorithm, which
+// the length tells. Errors: Invalid.
+func ParseSaltedHash(text string) (Hash, error) {
+	if !strings.HasPrefix(text, "$") {
+		raw, err := base64.StdEncoding.DecodeString(text)
+		for a, hash := range digests {
+			if err == nil && len(raw) == saltBytes+hash().Size() {
+				return Hash{Algorithm: a, Text: text}, nil
+			}
+		}
+		return Hash{}, errorf(Invalid, "the password hash is neither base64 of a salt of %d bytes and a digest of SHA-256, SHA-512 or MD5, nor one of bcrypt or argon2id", saltBytes)
+	}
+	return ParseHash("", text)
+}
+
 // Slow says that Matches takes long (and memory) on purpose: not for a loop.
 func (h Hash) Slow() bool { return h.Algorithm == Bcrypt || h.Algorithm == Argon2id }
 

@@ -159,7 +159,7 @@ func (ch *channel) basicConsume(args []byte) error {
 	if err != nil {
 		return err
 	}
-	timeout, err := q.AckTimeout(m.Arguments)
+	timeout, err := q.AckTimeout(m.Arguments, ch.conn.shard.srv.tuning.Load().ackTimeout(q.IsStream()))
 	if err != nil {
 		return err
 	}
@@ -351,7 +351,7 @@ func (c *conn) answerGet() bool {
 		g.from.Settle(run.First, 1)
 	} else {
 		r := unackedRun{tag: ch.deliveryTag, count: 1, offset: run.First, queue: g.from, since: c.shard.loop.Now().Unix()}
-		if ms, _ := g.queue.AckTimeout(nil); ms > 0 {
+		if ms, _ := g.queue.AckTimeout(nil, c.shard.srv.tuning.Load().ackTimeout(false)); ms > 0 {
 			r.deadline = ch.expectAck(ms)
 		}
 		ch.unacked.add(r)

@@ -51,8 +51,8 @@ type conn struct {
 	// garbled: where frames begin in the input is not known any more.
 	garbled bool
 
-	frameMax   uint32 // negotiated; bounds both directions
-	channelMax uint16
+	frameMax   uint32     // proposed, then negotiated; bounds both directions
+	channelMax uint16     // likewise
 	name       string     // client's connection_name, for logs
 	transport  *Transport // nil: a TCP connection as it is
 
@@ -144,14 +144,15 @@ type octets struct {
 }
 
 func newConn(sh *shard, sock *loop.Conn) *conn {
+	tuning := sh.srv.tuning.Load()
 	c := &conn{
-		shard: sh, sock: sock, id: sh.srv.nextConn.Add(1), frameMax: frameMaxDefault,
+		shard: sh, sock: sock, id: sh.srv.nextConn.Add(1), frameMax: tuning.FrameMax, channelMax: tuning.ChannelMax,
 		lastIn: sh.loop.Now(),
 	}
 	c.serveRun.conn = c
 	sh.conns[c] = struct{}{}
 	c.timer.Fire = (*connTimer)(c)
-	sh.loop.Arm(&c.timer, sh.srv.handshake)
+	sh.loop.Arm(&c.timer, tuning.HandshakeTimeout)
 	return c
 }
 
@@ -503,7 +504,7 @@ func (t *connTimer) Run() {
 	c := (*conn)(t)
 	switch {
 	case c.state < stateOpen:
-		c.shard.srv.logger.Warn("AMQP handshake not finished in time", "peer", c.peer(), "limit", c.shard.srv.handshake)
+		c.shard.srv.logger.Warn("AMQP handshake not finished in time", "peer", c.peer(), "limit", c.shard.srv.tuning.Load().HandshakeTimeout)
 		c.sock.Close()
 	case c.state >= stateClosing:
 		c.sock.Close()

@@ -114,8 +114,7 @@ func (c *conn) startOk(args []byte) error {
 // tune proposes the limits of the connection.
 func (c *conn) tune() {
 	c.emitMethod(0, &amqp.ConnectionTune{
-		ChannelMax: channelMaxDefault, FrameMax: frameMaxDefault,
-		Heartbeat: uint16(max(c.shard.srv.heartbeat, 0) / time.Second),
+		ChannelMax: c.channelMax, FrameMax: c.frameMax, Heartbeat: c.shard.srv.tuning.Load().heartbeatSeconds(),
 	})
 }
 
@@ -143,17 +142,16 @@ func (c *conn) tuneOk(args []byte) error {
 	switch {
 	case m.FrameMax != 0 && m.FrameMax < amqp.FrameMinSize:
 		return amqp.Errorf(amqp.CodeNotAllowed, amqp.ConnectionTuneOkID, "negotiated frame_max = %d is lower than the minimum allowed value (%d)", m.FrameMax, amqp.FrameMinSize)
-	case m.FrameMax > frameMaxDefault:
-		return refuse("frame_max", m.FrameMax, frameMaxDefault)
-	case m.ChannelMax > channelMaxDefault:
-		return refuse("channel_max", uint32(m.ChannelMax), channelMaxDefault)
+	case m.FrameMax > c.frameMax:
+		return refuse("frame_max", m.FrameMax, c.frameMax)
+	case m.ChannelMax > c.channelMax:
+		return refuse("channel_max", uint32(m.ChannelMax), uint32(c.channelMax))
 	}
-	c.frameMax, c.channelMax = m.FrameMax, m.ChannelMax
-	if c.frameMax == 0 {
-		c.frameMax = frameMaxDefault
+	if m.FrameMax != 0 {
+		c.frameMax = m.FrameMax
 	}
-	if c.channelMax == 0 {
-		c.channelMax = channelMaxDefault
+	if m.ChannelMax != 0 {
+		c.channelMax = m.ChannelMax
 	}
 	c.heartbeat = time.Duration(m.Heartbeat) * time.Second
 	c.state = stateOpening

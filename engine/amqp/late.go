@@ -8,7 +8,7 @@ import (
 )
 
 // Consumers may have a limit of how long a delivery goes unacknowledged
-// (x-consumer-timeout): off unless their queue or they themselves ask for it.
+// (x-consumer-timeout): off unless their queue, they themselves or the configuration ask for it.
 // The time is noted with each run of deliveries; one timer for each channel that
 // ever had such a delivery looks at the list when the first could be late.
 
@@ -82,7 +82,7 @@ func (t *lateTimer) Run() {
 	if first.consumer != nil {
 		limit = first.consumer.timeout
 	} else {
-		limit, _ = first.queue.AckTimeout(nil)
+		limit, _ = first.queue.AckTimeout(nil, c.shard.srv.tuning.Load().ackTimeout(false))
 	}
 	ch.fail(amqp.Errorf(amqp.CodePreconditionFailed, 0,
 		"delivery acknowledgement on channel %d timed out. Timeout value used: %d ms. This timeout value can be configured, see consumers doc guide to learn more", ch.id, limit))

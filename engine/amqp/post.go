@@ -34,8 +34,8 @@ func (s *Server) Post(ctx context.Context, vh *broker.VHost, p *Posting) (routed
 	if _, err := vh.CheckPublish(exchange); err != nil {
 		return false, err
 	}
-	if uint64(len(p.Body)) > s.messageBytesMax {
-		return false, amqp.Errorf(amqp.CodePreconditionFailed, amqp.BasicPublishID, "message size %d is larger than configured max size %d", len(p.Body), s.messageBytesMax)
+	if limit := s.tuning.Load().MessageBytesMax; uint64(len(p.Body)) > limit {
+		return false, amqp.Errorf(amqp.CodePreconditionFailed, amqp.BasicPublishID, "message size %d is larger than configured max size %d", len(p.Body), limit)
 	}
 	properties, more, err := s.postProperties(p)
 	if err != nil {

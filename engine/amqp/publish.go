@@ -134,7 +134,7 @@ func (c *conn) headerFrame(number uint16, payload, frame []byte) error {
 	if h.ClassID != amqp.ClassBasic {
 		return amqp.Errorf(amqp.CodeUnexpectedFrame, amqp.BasicPublishID, "expected content header for class %d, got one for class %d instead", amqp.ClassBasic, h.ClassID)
 	}
-	if limit := c.shard.srv.messageBytesMax; h.BodySize > limit {
+	if limit := c.shard.srv.tuning.Load().MessageBytesMax; h.BodySize > limit {
 		ch.fail(amqp.Errorf(amqp.CodePreconditionFailed, amqp.BasicPublishID, "message size %d is larger than configured max size %d", h.BodySize, limit))
 		return nil
 	}

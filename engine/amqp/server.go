@@ -3,7 +3,6 @@ package amqp
 import (
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/loop"
@@ -22,28 +21,24 @@ type Options struct {
 	Logger     *slog.Logger
 	Version    string
 
-	HandshakeTimeout time.Duration
-	Heartbeat        time.Duration // proposed; negative: none
-	MessageBytesMax  uint64
+	Tuning Tuning
 	// SetTimestamp gives messages that come without a timestamp property one.
 	SetTimestamp bool
 }
 
 // Server is what all AMQP connections share.
 type Server struct {
-	broker          *broker.Broker
-	mechanisms      []Mechanism
-	logger          *slog.Logger
-	version         string
-	handshake       time.Duration
-	heartbeat       time.Duration
-	messageBytesMax uint64
-	setTimestamp    bool
-	bodies          *bodies.Store // nil: large bodies stay in memory
-	shards          []*shard
-	nextConn        atomic.Uint64
-	replies         replies                // see replyto.go
-	alarm           atomic.Pointer[string] // why publishers are blocked; nil: they are not
+	broker       *broker.Broker
+	mechanisms   []Mechanism
+	logger       *slog.Logger
+	version      string
+	tuning       atomic.Pointer[Tuning]
+	setTimestamp bool
+	bodies       *bodies.Store // nil: large bodies stay in memory
+	shards       []*shard
+	nextConn     atomic.Uint64
+	replies      replies                // see replyto.go
+	alarm        atomic.Pointer[string] // why publishers are blocked; nil: they are not
 }
 
 // shard is a Server's part on one loop.
@@ -74,21 +69,12 @@ type shard struct {
 func NewServer(o Options) *Server {
 	s := &Server{
 		broker: o.Broker, mechanisms: o.Mechanisms, logger: o.Logger, version: o.Version,
-		handshake: o.HandshakeTimeout, heartbeat: o.Heartbeat, messageBytesMax: o.MessageBytesMax,
 		bodies: o.Broker.Bodies(), setTimestamp: o.SetTimestamp,
 	}
 	if s.mechanisms == nil {
 		s.mechanisms = []Mechanism{Plain(o.Broker), AMQPlain(o.Broker)}
 	}
-	if s.handshake == 0 {
-		s.handshake = handshakeTimeout
-	}
-	if s.heartbeat == 0 {
-		s.heartbeat = heartbeatDefault
-	}
-	if s.messageBytesMax == 0 {
-		s.messageBytesMax = MessageBytesMaxDefault
-	}
+	s.Tune(o.Tuning)
 	for i, l := range o.Loops {
 		sh := &shard{srv: s, number: i, loop: l, pool: l.Arena(), conns: map[*conn]struct{}{}}
 		sh.batch.builder = segstore.NewBatch(l.Arena())

@@ -14,7 +14,10 @@ import (
 
 // DefaultUser is the user that a first start makes, an administrator with all
 // permissions in the virtual host "/".
-type DefaultUser struct{ Name, Password string }
+type DefaultUser struct {
+	Name, Password string
+	Hash           access.Hash // instead of the password, unless it is zero
+}
 
 // seed makes the records of what there is, and the default user, if there have
 // never been any. It is one record: a crash leaves all of it or nothing.
@@ -24,7 +27,11 @@ func (b *Broker) seed(d *DefaultUser) error {
 	}
 	b.admin.Lock()
 	defer b.admin.Unlock()
-	user := access.Spec{Name: d.Name, Password: access.HashPassword([]byte(d.Password)), Tags: []string{access.TagAdministrator}}
+	hash := d.Hash
+	if hash.IsZero() {
+		hash = access.HashPassword([]byte(d.Password))
+	}
+	user := access.Spec{Name: d.Name, Password: hash, Tags: []string{access.TagAdministrator}}
 	if err := b.users.Add(user); err != nil {
 		return err
 	}

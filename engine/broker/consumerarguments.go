@@ -16,13 +16,14 @@ func (q *Queue) ConsumerPriority(arguments amqp.Table) (int64, error) {
 
 // AckTimeout is how long a message may be with a consumer of these arguments
 // without being acknowledged, in ms; 0: for ever. x-consumer-timeout of the
-// consumer comes before the queue's. Errors: 406.
-func (q *Queue) AckTimeout(arguments amqp.Table) (int64, error) {
+// consumer comes before the queue's, and that before usual. Errors: 406.
+func (q *Queue) AckTimeout(arguments amqp.Table, usual int64) (int64, error) {
 	ms, err := q.consumerNumber(arguments, "x-consumer-timeout", checkNotNegative)
 	if err != nil {
 		return 0, err
 	}
 	if _, ok := arguments.Lookup("x-consumer-timeout"); !ok {
+		ms = usual
 		if s := q.settings.Load(); s != nil && s.ackTimeout != unlimited {
 			ms = s.ackTimeout
 		}

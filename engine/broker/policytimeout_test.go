@@ -14,14 +14,14 @@ func TestPolicy_ConsumerTimeout(t *testing.T) {
 	q := e.queue(QueueDeclare{Name: "q", Durable: true}, nil)
 	limit := func(want int64) {
 		t.Helper()
-		if ms, err := q.AckTimeout(nil); err != nil || ms != want {
+		if ms, err := q.AckTimeout(nil, 0); err != nil || ms != want {
 			t.Errorf("%d ms, %v; want %d", ms, err, want)
 		}
 	}
 	limit(0)
 	e.policy("p", "^q", `{"consumer-timeout":60000}`)
 	limit(60000)
-	if ms, err := q.AckTimeout(intArgument("x-consumer-timeout", 5)); err != nil || ms != 5 {
+	if ms, err := q.AckTimeout(intArgument("x-consumer-timeout", 5), 0); err != nil || ms != 5 {
 		t.Errorf("the consumer's own: %d ms, %v", ms, err)
 	}
 	e.must(e.broker.ClearPolicy("/", "p"))

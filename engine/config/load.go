@@ -27,8 +27,8 @@ type Loaded struct {
 func (l *Loaded) Given(name string) bool { return l.places[name] != "" }
 
 // OwnPassword says whether the default user has a password that not everybody knows.
-func (l *Loaded) OwnPassword() bool {
-	return l.DefaultPasswordHash != "" || l.DefaultPassword != "guest"
+func (c *Config) OwnPassword() bool {
+	return c.DefaultPasswordHash != "" || c.DefaultPassword != "guest"
 }
 
 // Place is where a key was set: a file and line, a variable or a flag.
