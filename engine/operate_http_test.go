@@ -141,6 +141,8 @@ func TestAPI_Operations(t *testing.T) {
 	steps(t, dir, [][4]any{
 		{"PUT /api/queues/%2F/q/pause", "", 204, ""},
 		{"GET /api/queues/%2F/q", "", 200, `~"state":"paused"`},
+		{"GET /api/queues/%2F/q", "", 200, `~"single_active_consumer_tag":null,"exclusive_consumer_tag":null,"head_message_timestamp":null,"backing_queue_status":{"mode":"default"`},
+		{"GET /api/queues/%2F/q", "", 200, `~"messages_ram":2`},
 		{"POST /api/queues/%2F/q/get", `{"ackmode":"ack_requeue_true"}`, 200, `~"payload":"2"`},
 		{"PUT /api/queues/%2F/q/resume", "", 204, ""},
 		{"GET /api/queues/%2F/q", "", 200, `~"state":"running"`},

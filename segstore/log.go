@@ -294,6 +294,16 @@ func (l *Log) Bytes() uint64 {
 	return uint64(math.Round(float64(l.unsettled()) * float64(l.sumBytes) / float64(l.sumRecord)))
 }
 
+// ResidentBytes are those of the buffers that hold the log's tail.
+func (l *Log) ResidentBytes() (bytes uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.chunks {
+		bytes += uint64(len(c.data))
+	}
+	return bytes
+}
+
 // SetCursor stores a hint that is kept with the settled offsets: records below
 // it may have been delivered before.
 func (l *Log) SetCursor(offset uint64) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
@@ -36,6 +37,7 @@ type QueueStats struct {
 	OperatorPolicy *string         `json:"operator_policy"`
 	Definition     json.RawMessage `json:"effective_policy_definition"`
 	Slaves         []string        `json:"recoverable_slaves"` // null: no mirrors
+	*QueueFacts
 }
 
 // QueueDetails are about one queue.
@@ -62,6 +64,7 @@ func (h *Handler) queueOf(vh *broker.VHost, q *broker.Queue, d detail) Queue {
 	out.QueueStats = &QueueStats{
 		State: q.State(), Consumers: c.Consumers,
 		Policy: nameOrNull(p.Policy), OperatorPolicy: nameOrNull(p.OperatorPolicy), Definition: definitions.TableJSON(p.Definition),
+		QueueFacts: factsOf(q, c, time.Now()),
 	}
 	return out
 }
@@ -205,6 +208,11 @@ func (h *Handler) getQueue(q *request) (any, error) {
 		return nil, err
 	}
 	out.QueueDetails = &QueueDetails{consumers, []any{}, []any{}}
+	ctx, cancel := loops(q)
+	defer cancel()
+	if seconds, ok, err := queue.HeadTimestamp(ctx); err == nil && ok {
+		out.HeadTimestamp = &seconds
+	}
 	return out, nil
 }
 

@@ -43,6 +43,7 @@ type pace struct {
 	recordBytes uint64 // average encoded size
 	taken       uint64 // bytes taken by consumers, ever
 	clock       int64  // latest time seen, ms
+	used        int64  // when somebody last published or took, ms
 	windowStart int64
 	windowTaken uint64 // taken when the window began
 	fastUntil   int64
@@ -61,7 +62,7 @@ func (p *pace) published(b *segstore.Batch, externalBytes uint64) {
 
 func (p *pace) took(count uint64, now int64) {
 	p.taken += count * p.recordBytes
-	p.clock = now
+	p.clock, p.used = now, now
 	if elapsed := now - p.windowStart; elapsed >= fastWindowMs {
 		if p.taken-p.windowTaken >= uint64(elapsed)*fastBytesPerMs {
 			p.fastUntil = now + fastHoldsMs

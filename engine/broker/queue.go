@@ -149,6 +149,7 @@ func (q *Queue) Publish(b *segstore.Batch, now int64, external ...BodyAt) (end u
 		}
 		return 0, false, nil
 	}
+	q.pace.used = now
 	if q.upkeep != nil && !q.Hidden() {
 		if q.stream != nil {
 			end, err = q.publishStream(b, external)
