@@ -115,6 +115,28 @@ func (q *Queue) comeBack(first, count uint64) {
 	q.VHost.broker.keeper.arm(q, 0)
 }
 
+// judgeCounts ends ready messages that have come back more often than the limit,
+// which may have become lower; the caller holds mu. What consumers hold is
+// judged when it comes back.
+func (q *Queue) judgeCounts() {
+	e := q.upkeep
+	if e.set.deliveryLimit == unlimited {
+		return
+	}
+	var over []uint64
+	for offset, n := range e.counts.of {
+		if int64(n) > e.set.deliveryLimit && q.returned.Contains(offset) {
+			over = append(over, offset)
+		}
+	}
+	slices.Sort(over)
+	for _, offset := range over {
+		q.returned.Remove(offset)
+		e.left(offset, 1)
+		q.bury(offset, 1, deliveryLimit)
+	}
+}
+
 // writeCounts writes what has changed to the log of counts.
 func (k *keeper) writeCounts(q *Queue, now int64) (again int64) {
 	q.mu.Lock()

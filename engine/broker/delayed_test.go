@@ -174,6 +174,27 @@ func TestDelayed_ExpirationBeginsWhenDue(t *testing.T) {
 	})
 }
 
+// Messages with an expiration that are released together with others without one
+// expire all the same.
+func TestDelayed_ExpirationBesideOthers(t *testing.T) {
+	t.Parallel()
+	c := openClocked(t, sim.New(sim.Options{}), 1000)
+	defer func() { c.close() }()
+	c.exchange(delayedExchange("d", "fanout", true))
+	q := c.queue(QueueDeclare{Name: "q"}, nil)
+	c.bind(Binding{Source: "d", Queue: "q"})
+	p := amqp.Properties{Flags: amqp.FlagHeaders | amqp.FlagExpiration, Expiration: []byte("50"), Headers: intArgument(headerDelay, 100)}
+	c.post("d", "k", p.Append(nil), "goes")
+	c.post("d", "k", delayedBy(100), "stays")
+	c.until(1100)
+	c.wantReady(q, []string{"goes", "stays"})
+	c.now = 1151
+	c.await("it expires", func() bool {
+		c.broker.keeper.step()
+		return q.Counts().Ready == 1
+	})
+}
+
 // Deleting the exchange deletes what it delays, on disk too.
 func TestDelayed_Delete(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,9 @@ type keeper struct {
 	now    func() int64 // Unix milliseconds
 	never  bool         // no goroutine: tests call step
 
+	// watched, if there, is told after each of keeperSteps: a model test follows them.
+	watched func(q *Queue, step int)
+
 	mu    sync.Mutex
 	due   dueHeap
 	order uint64

@@ -206,12 +206,14 @@ func (q *Queue) recoverLevels(clean bool, on func(id uint64) bool, known map[uin
 			if err := l.readCounts(); err != nil {
 				return err
 			}
+			l.judgeCounts()
 		}
 		if q.hadExpirations {
 			l.needUpkeep().noted = true
 			l.ExpectExpirations()
 		}
 	}
+	q.attend() // limits are those of all levels together
 	return nil
 }
 

@@ -209,6 +209,48 @@ func TestPolicy_AppliesToWhatIsThere(t *testing.T) {
 	}
 }
 
+// TestPolicy_LowersTheDeliveryLimit: what came back more often than the new limit
+// is dead at once if it is ready, and when it comes back if somebody has it; also
+// in a priority queue.
+func TestPolicy_LowersTheDeliveryLimit(t *testing.T) {
+	for _, arguments := range []string{`{}`, `{"x-max-priority":2}`} {
+		clock := int64(1_000_000)
+		e := openAt(t, posixDisk(t, t.TempDir()), &clock)
+		e.queue(QueueDeclare{Name: "dead", Durable: true}, nil)
+		base := e.queue(QueueDeclare{Name: "q", Durable: true, Arguments: definition(t, arguments)}, nil)
+		e.policy("p", "^q$", `{"delivery-limit":5,"dead-letter-exchange":"","dead-letter-routing-key":"dead"}`)
+		q := base
+		if base.Ranked() {
+			q = base.level(1)
+		}
+		e.put(q, clock, "", "three times", "held", "twice", "never")
+		take := func(offset uint64) {
+			if run, _ := base.Get(); run.Count != 1 || run.First != offset {
+				t.Fatalf("got %+v, want %d", run, offset)
+			}
+		}
+		take(0)
+		take(1)
+		take(2)
+		for offset, times := range []int{2, 2, 1} {
+			for range times {
+				q.Requeue(Run{First: uint64(offset), Count: 1})
+				take(uint64(offset))
+			}
+		}
+		q.Requeue(Run{First: 0, Count: 1}, Run{First: 2, Count: 1})
+		e.policy("p", "^q$", `{"delivery-limit":2,"dead-letter-exchange":"","dead-letter-routing-key":"dead"}`)
+		dead := e.vh.queues["dead"]
+		e.steps("the third return is one too many", func() bool { return dead.Counts().Ready == 1 })
+		if c := base.Counts(); c.Ready != 2 {
+			t.Errorf("%+v, want the one that came back twice ready, and the new one", c)
+		}
+		q.Requeue(Run{First: 1, Count: 1})
+		e.steps("it dies when it comes back", func() bool { return dead.Counts().Ready == 2 })
+		e.close()
+	}
+}
+
 // TestPolicy_AlternateExchange: routes follow the policy at once, also cached
 // ones; the argument comes before it.
 func TestPolicy_AlternateExchange(t *testing.T) {

@@ -42,6 +42,25 @@ func (s *rangeSet) Add(first, count uint64) {
 	s.spans = slices.Delete(s.spans, i+1, j)
 }
 
+// Remove takes one offset out.
+func (s *rangeSet) Remove(offset uint64) {
+	i := sort.Search(len(s.spans), func(i int) bool { return s.spans[i].end > offset })
+	if i == len(s.spans) || s.spans[i].first > offset {
+		return
+	}
+	s.count--
+	before, after := span{s.spans[i].first, offset}, span{offset + 1, s.spans[i].end}
+	s.spans = slices.Delete(s.spans, i, i+1)
+	for _, part := range [...]span{after, before} {
+		if part.first < part.end {
+			s.spans = slices.Insert(s.spans, i, part)
+		}
+	}
+	if len(s.spans) == 0 {
+		s.spans = nil
+	}
+}
+
 // PopFront removes and returns up to limit consecutive offsets from the front.
 func (s *rangeSet) PopFront(limit uint64) (first, count uint64) {
 	if s.count == 0 || limit == 0 {

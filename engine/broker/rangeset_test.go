@@ -37,6 +37,11 @@ func TestRangeSet_Model(t *testing.T) {
 					t.Fatalf("PopFront(%d) = %d, %d; want %v", limit, first, count, want)
 				}
 			},
+			"remove": func(t *rapid.T) {
+				offset := rapid.Uint64Range(0, 75).Draw(t, "offset")
+				s.Remove(offset)
+				delete(model, offset)
+			},
 			"": func(t *rapid.T) { checkRangeSet(t, &s, model) },
 		})
 	})

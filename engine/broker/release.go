@@ -106,6 +106,9 @@ func (k *keeper) releaseTaken(q *Queue, now int64) (again int64) {
 		if current != nil && b.Count() > 0 && (!slices.Equal(next.targets, current.targets) || IsExternal(next.properties)) {
 			break
 		}
+		if current != nil && b.Count() > 0 {
+			next.expiring = next.expiring || current.expiring // those of the batch so far
+		}
 		current = next
 		if len(current.targets) == 0 {
 			continue

@@ -113,6 +113,7 @@ func (q *Queue) applyLocked(s *settings) {
 	if s.dedups && e.dedup == nil && !q.isLevel() {
 		e.dedup = newDedup(s)
 	}
+	q.judgeCounts()
 	q.VHost.broker.keeper.arm(q, 0)
 }
 
@@ -273,6 +274,13 @@ func (q *Queue) DeadLetters() bool {
 	return s != nil && s.deadLetters
 }
 
+// keeperSteps are what tend does for a queue, in this order: until sizes are
+// known, nobody can tell what is over the limit and what has only expired; and
+// what dies goes on its way at once.
+var keeperSteps = [...]func(k *keeper, q *Queue, now int64) (again int64){
+	(*keeper).removeUnused, (*keeper).note, (*keeper).readSizes, (*keeper).expire, (*keeper).moveDead, (*keeper).writeCounts,
+}
+
 // tend does for q what is due, and returns when to come back, in ms.
 func (k *keeper) tend(q *Queue, now int64) (again int64) {
 	q.mu.Lock()
@@ -296,12 +304,14 @@ func (k *keeper) tend(q *Queue, now int64) (again int64) {
 	if q.delays != nil {
 		return k.release(q, now)
 	}
-	again = k.removeUnused(q, now)
-	again = min(again, k.note(q))
-	again = min(again, k.readSizes(q, now))
-	again = min(again, k.expire(q, now))
-	again = min(again, k.moveDead(q, now))
-	return min(again, k.writeCounts(q, now))
+	again = unlimited
+	for i, step := range keeperSteps {
+		again = min(again, step(k, q, now))
+		if k.watched != nil {
+			k.watched(q, i)
+		}
+	}
+	return again
 }
 
 // removeUnused deletes a queue that nobody has used for as long as x-expires

@@ -10,7 +10,7 @@ import (
 // expirations of their own: after a restart its head must be looked after
 // again. Not under the queue's lock: appending a definition may wait for a
 // transaction that wants it.
-func (k *keeper) note(q *Queue) (again int64) {
+func (k *keeper) note(q *Queue, _ int64) (again int64) {
 	q.mu.Lock()
 	e := q.upkeep
 	due := e.expiring && !e.noted && q.Durable && q.Owner == nil
