@@ -26,6 +26,7 @@ var rooms = []struct {
 	{"segstore/arena", nil},
 	{"segstore/uring", []string{"segstore/arena", "segstore/uring"}},
 	{"segstore/disk", []string{"segstore/arena", "segstore/disk", "segstore/uring"}},
+	{"segstore/histogram", nil},
 	{"segstore", []string{"segstore"}},
 	{"wire", []string{"wire"}},
 	{"perf", []string{"perf", "wire"}},

@@ -86,6 +86,8 @@ func (s *Store) stageGroup(r *round, p pass) {
 		}
 		js.bytes.Add(uint64(len(writes[0].Buf)))
 		js.groups.Add(1)
+		s.histograms.GroupBytes.Observe(uint64(len(writes[0].Buf)))
+		s.histograms.GroupEntries.Observe(uint64(n))
 		if rest = rest[n:]; len(rest) > 0 {
 			f.io.run(s)
 			s.groupWritten(r)

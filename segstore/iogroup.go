@@ -2,6 +2,7 @@ package segstore
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/basaltmq/basaltmq/segstore/disk"
 )
@@ -62,12 +63,16 @@ func (g *ioGroup) run(s *Store) {
 	g.keep(func(i int) bool { return g.owners[i].err == nil })
 	for g.n > 0 {
 		g.left.Store(int64(g.n))
+		began := time.Now()
 		if w, ok := s.disk.(disk.Waiter); ok && g.n == 1 {
 			w.Wait(g.ops[0])
 		} else {
 			s.disk.Submit(g.ops[:g.n])
 		}
 		<-g.done
+		if g.syncs() {
+			s.histograms.Sync.ObserveTime(time.Since(began))
+		}
 		full := error(nil)
 		for i := range g.n {
 			op := g.ops[i]
@@ -109,6 +114,16 @@ func (g *ioGroup) run(s *Store) {
 		}
 	}
 	s.spaceIsBack()
+}
+
+// syncs says that some of the operations sync a file.
+func (g *ioGroup) syncs() bool {
+	for _, op := range g.ops[:g.n] {
+		if op.Kind == disk.Sync || op.SyncAfter {
+			return true
+		}
+	}
+	return false
 }
 
 // keep drops the queued operations that which does not name.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/segstore/disk"
+	"github.com/basaltmq/basaltmq/segstore/histogram"
 )
 
 // Errors callers decide on.
@@ -179,6 +180,8 @@ type Store struct {
 	punchedBytes   atomic.Uint64
 	fencedLogs     atomic.Int64
 
+	histograms Histograms
+
 	chunkMu   sync.Mutex
 	chunkFree []*chunk
 
@@ -313,6 +316,16 @@ type Stats struct {
 	ReplayedEntries uint64        // by Open
 	RecoveryTime    time.Duration // of Open
 }
+
+// Histograms are distributions of what the flusher did since Open.
+type Histograms struct {
+	Sync         histogram.Histogram // time of a wave of writes and syncs, with at least one sync
+	GroupBytes   histogram.Histogram // of groups of the journal
+	GroupEntries histogram.Histogram
+}
+
+// Histograms returns them. Any goroutine.
+func (s *Store) Histograms() *Histograms { return &s.histograms }
 
 // Stats returns current figures.
 func (s *Store) Stats() Stats {

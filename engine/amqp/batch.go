@@ -140,6 +140,7 @@ func (c *conn) commitBatch() {
 		b.dedup = nil
 	}
 	if ch.confirm {
+		ch.timeConfirm(b.seq)
 		ch.confirmBatch(b.seq, b.builder.Count(), refused, b.persistent, b.to)
 		clear(b.to)
 		b.to = b.to[:0]

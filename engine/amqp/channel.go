@@ -26,7 +26,7 @@ type channel struct {
 
 	tx *transaction
 
-	counts *stats.Counts // nil: nothing yet; see counters.go
+	counts *channelCounts // nil: nothing yet; see counters.go
 
 	deliveryTag uint64
 	unacked     unackedList

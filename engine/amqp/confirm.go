@@ -153,6 +153,7 @@ func (ch *channel) tell(seq uint64, ack bool) {
 	ch.acked = seq
 	if ack {
 		ch.count(stats.Confirm, told)
+		ch.confirmTimed()
 		ch.conn.emitMethod(ch.id, &amqp.BasicAck{DeliveryTag: seq, Multiple: multiple})
 		return
 	}

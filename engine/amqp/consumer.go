@@ -495,6 +495,7 @@ func (cs *consumer) sent(n, bytes uint64) {
 		return
 	}
 	cs.countSent(n, bytes)
+	cs.timeDelivery()
 	ch := cs.ch
 	first := cs.run.First
 	cs.run.First += n

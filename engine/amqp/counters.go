@@ -9,6 +9,12 @@ import (
 // into the counters that its virtual host has for this loop, which others read.
 // Everything is counted by batch, by run of deliveries, or by frame.
 
+// channelCounts are what a channel counts, and the publish whose confirm it times.
+type channelCounts struct {
+	stats.Counts
+	timed timedPublish
+}
+
 // count counts n of a kind on a channel.
 func (ch *channel) count(k stats.Kind, n uint64) {
 	if n > 0 {
@@ -27,9 +33,9 @@ func (c *conn) count(k stats.Kind, n uint64) {
 
 func (ch *channel) counters() *stats.Counts {
 	if ch.counts == nil {
-		ch.counts = new(stats.Counts)
+		ch.counts = new(channelCounts)
 	}
-	return ch.counts
+	return &ch.counts.Counts
 }
 
 // countDropped counts a publish that no queue gets.

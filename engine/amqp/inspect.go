@@ -209,7 +209,7 @@ func (s *Server) Channels(ctx context.Context) ([]ChannelInfo, error) {
 				Unconfirmed: ch.seq - ch.acked, Confirm: ch.confirm, Transactional: ch.tx != nil,
 			}
 			if ch.counts != nil {
-				info.Counts = *ch.counts
+				info.Counts = ch.counts.Counts
 			}
 			list = append(list, info)
 		}

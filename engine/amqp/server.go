@@ -55,6 +55,7 @@ type shard struct {
 	wanted atomic.Bool
 	posted atomic.Bool
 
+	latency    latencies
 	batch      batch
 	tx         *segstore.Tx // while a transaction is being applied
 	scratch    []byte       // frames under construction

@@ -12,6 +12,12 @@ import (
 // family; an exchange's are atomics; a virtual host has an array for each loop.
 // All are made when first used.
 
+// queueCounts are what a family of queues counts and times.
+type queueCounts struct {
+	stats.Counts
+	timed timed
+}
+
 // vhostCounts are what is counted in a virtual host.
 type vhostCounts struct {
 	churn stats.Churn
@@ -150,15 +156,15 @@ func (q *Queue) MessageCounts() (n stats.Counts) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.counts != nil {
-		n = *q.counts
+		n = q.counts.Counts
 	}
 	return n
 }
 
 // counted are the family's counters; the caller holds mu.
-func (w *crowd) counted() *stats.Counts {
+func (w *crowd) counted() *queueCounts {
 	if w.counts == nil {
-		w.counts = new(stats.Counts)
+		w.counts = new(queueCounts)
 	}
 	return w.counts
 }
@@ -166,8 +172,8 @@ func (w *crowd) counted() *stats.Counts {
 // countPublished counts what went into the queue; the caller holds mu.
 func (q *Queue) countPublished(messages, bytes uint64) {
 	c := q.counted()
-	c[stats.Publish] += messages
-	c[stats.BytesIn] += bytes
+	c.Counts[stats.Publish] += messages
+	c.Counts[stats.BytesIn] += bytes
 }
 
 // heed takes over what c has sent since the last time; the caller holds mu.
@@ -175,7 +181,7 @@ func (q *Queue) heed(c *Consumer) {
 	if c.Delivered == (stats.Delivered{}) {
 		return
 	}
-	n, d := q.counted(), &c.Delivered
+	n, d := &q.counted().Counts, &c.Delivered
 	kind := stats.Deliver
 	if c.NoAck {
 		kind = stats.DeliverNoAck
@@ -199,7 +205,7 @@ func (q *Queue) Heed(c *Consumer) {
 func (q *Queue) CountGot(k stats.Kind, redelivered bool, bytes uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c := q.counted()
+	c := &q.counted().Counts
 	c[k]++
 	c[stats.BytesOut] += bytes
 	if redelivered {
@@ -212,7 +218,7 @@ func (q *Queue) Sample() (p stats.Point, consumers int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.counts != nil {
-		p.Counts = *q.counts
+		p.Counts = q.counts.Counts
 	}
 	q.each(func(l *Queue) {
 		p.Ready += l.ready()

@@ -61,13 +61,13 @@ type crowd struct {
 	consumers []*Consumer // in the order in which they came
 	ring      *Consumer   // the highest ring's next to take; nil when nobody can
 	ringLen   int
-	woken     *Consumer     // holder of the token, a member of that ring
-	lower     []ring        // the other rings, highest first
-	single    bool          // one consumer at a time is active
-	active    *Consumer     // that one; nil without consumers
-	paused    bool          // nobody is in a ring; see pause.go
-	levels    *levels       // of a priority queue; nil: a plain one
-	counts    *stats.Counts // nil: never used; see counters.go
+	woken     *Consumer    // holder of the token, a member of that ring
+	lower     []ring       // the other rings, highest first
+	single    bool         // one consumer at a time is active
+	active    *Consumer    // that one; nil without consumers
+	paused    bool         // nobody is in a ring; see pause.go
+	levels    *levels      // of a priority queue; nil: a plain one
+	counts    *queueCounts // nil: never used; see counters.go
 }
 
 type ring struct {

@@ -121,6 +121,9 @@ func (q *Queue) publishKept(b *segstore.Batch, now int64, external []BodyAt) (en
 	}
 	q.pace.published(given, externalBytes(external))
 	q.countPublished(count, BodyBytes(b, external))
+	if !buried {
+		q.time(base)
+	}
 	wake := q.grantToken()
 	q.attend()
 	end, behind = q.end, q.behind(behindBytes, now)

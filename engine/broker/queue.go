@@ -14,6 +14,9 @@ type Run struct {
 	First       uint64
 	Count       uint64
 	Redelivered bool
+	// Waited says how long the message that the queue timed has been in it, in
+	// microseconds; 0: it is not among these. See latency.go.
+	Waited uint32
 }
 
 // Queue is a classic queue.
@@ -171,6 +174,7 @@ func (q *Queue) Publish(b *segstore.Batch, now int64, external ...BodyAt) (end u
 	}
 	q.pace.published(b, externalBytes(external))
 	q.countPublished(uint64(b.Count()), BodyBytes(b, external))
+	q.time(base)
 	var dropped []uint64
 	if q.delays != nil {
 		q.schedule(base, b)

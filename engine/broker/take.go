@@ -41,6 +41,7 @@ func (q *Queue) Take(c *Consumer, limit uint64, now int64) (run Run, more bool) 
 	from := q.top()
 	run = from.take(min(limit, q.quantum(q.total())))
 	c.room -= run.Count
+	from.clock(&run)
 	from.pace.took(run.Count, now)
 	q.ring = c.next
 	q.woken = nil
@@ -115,7 +116,7 @@ func (q *Queue) Acked(first, count, acked uint64) {
 func (q *Queue) SettleKeeping(first, count, acked uint64) (ids []uint64) {
 	q.mu.Lock()
 	if acked > 0 {
-		q.counted()[stats.Ack] += acked
+		q.counted().Counts[stats.Ack] += acked
 	}
 	q.unacked -= count
 	deleted := q.deleted

@@ -86,15 +86,17 @@ type Loop struct {
 	open     map[*Conn]struct{}
 	plain    *arena.Buf // for Layers; taken while there is input, given back when idle
 	stats    Stats
+	figures  published
 }
 
-// Stats counts what a loop did. Read on the loop, or through a posted Runner.
+// Stats counts what a loop did.
 type Stats struct {
 	Turns     uint64 // iterations
 	Sleeps    uint64 // iterations that asked the kernel to wait
 	Wakeups   uint64 // wake-ups by Post or Stop
 	BytesRead uint64
 	BytesSent uint64
+	Slept     time.Duration
 }
 
 // New makes a loop; Start runs it. A loop that is never started needs Stop, too.
@@ -207,6 +209,9 @@ func (l *Loop) run() {
 		l.now = time.Now()
 		l.backend.dispatch()
 		l.turn()
+		if l.stats.Turns%publishEvery == 0 {
+			l.figures.publish(&l.stats)
+		}
 	}
 	l.finish()
 }
@@ -224,7 +229,13 @@ func (l *Loop) rest() error {
 	}
 	l.stats.Sleeps++
 	l.releasePlain()
-	return l.backend.sleep(timeout)
+	l.figures.publish(&l.stats)
+	began := time.Now()
+	l.figures.fallAsleep(&l.stats, began)
+	err := l.backend.sleep(timeout)
+	l.stats.Slept += time.Since(began)
+	l.figures.awake(&l.stats)
+	return err
 }
 
 // turn does what is due besides I/O events: timers, mailbox, deferred work.
