@@ -144,7 +144,7 @@ func (h *Handler) bindingRoutes() {
 
 func sendBindings(q *request, l listing[hosted[broker.Binding]]) (any, error) {
 	l.name = func(b hosted[broker.Binding]) string { return b.it.Source }
-	l.show = func(b hosted[broker.Binding], _ detail) any { return bindingOf(b.vhost, b.it) }
+	l.show = func(b hosted[broker.Binding], _ *view) any { return bindingOf(b.vhost, b.it) }
 	return sendList(q, l)
 }
 

@@ -7,19 +7,22 @@ import (
 	"strconv"
 
 	"github.com/basaltmq/basaltmq/engine/amqp"
+	"github.com/basaltmq/basaltmq/engine/metrics"
+	"github.com/basaltmq/basaltmq/engine/stats"
 )
 
 // Channel is a channel.
 type Channel struct {
 	amqp.ChannelInfo
-	Name              string            `json:"name"`
-	Node              string            `json:"node"`
-	State             string            `json:"state"`
-	ConnectionDetails ConnectionDetails `json:"connection_details"`
-	PerformedBy       string            `json:"user_who_performed_action"`
-	Uncommitted       int               `json:"messages_uncommitted"`
-	AcksUncommitted   int               `json:"acks_uncommitted"`
-	FlowBlocked       bool              `json:"client_flow_blocked"`
+	Name              string              `json:"name"`
+	Node              string              `json:"node"`
+	State             string              `json:"state"`
+	ConnectionDetails ConnectionDetails   `json:"connection_details"`
+	PerformedBy       string              `json:"user_who_performed_action"`
+	Uncommitted       int                 `json:"messages_uncommitted"`
+	AcksUncommitted   int                 `json:"acks_uncommitted"`
+	FlowBlocked       bool                `json:"client_flow_blocked"`
+	MessageStats      *stats.MessageStats `json:"message_stats,omitempty"`
 	*ChannelDetails
 }
 
@@ -41,12 +44,16 @@ func channelName(connection string, number uint16) string {
 	return connection + " (" + strconv.Itoa(int(number)) + ")"
 }
 
-func (h *Handler) channel(c amqp.ChannelInfo) Channel {
+func (h *Handler) channel(c amqp.ChannelInfo, v *view) Channel {
 	remote, _ := endpoints(c.Connection)
-	return Channel{
+	out := Channel{
 		ChannelInfo: c, Name: channelName(c.Connection, c.Number), Node: h.Node, State: "running", PerformedBy: c.User,
 		ConnectionDetails: ConnectionDetails{c.Connection, remote.Addr().String(), remote.Port()},
 	}
+	if h.Stats != nil && v.detail == detailFull {
+		out.MessageStats = h.Stats.Channel(&c, v.spans)
+	}
+	return out
 }
 
 func (h *Handler) channels(q *request, keep func(c *amqp.ChannelInfo) bool) ([]amqp.ChannelInfo, error) {
@@ -73,7 +80,7 @@ func (h *Handler) sendChannels(q *request, keep func(c *amqp.ChannelInfo) bool) 
 	return sendList(q, listing[amqp.ChannelInfo]{
 		all:  all,
 		name: func(c amqp.ChannelInfo) string { return channelName(c.Connection, c.Number) },
-		show: func(c amqp.ChannelInfo, _ detail) any { return h.channel(c) },
+		show: func(c amqp.ChannelInfo, v *view) any { return h.channel(c, v) },
 	})
 }
 
@@ -90,7 +97,7 @@ func (h *Handler) channelRoutes() {
 		if len(found) == 0 {
 			return nil, problemf(http.StatusNotFound, "there is no channel '%s'", name)
 		}
-		out := h.channel(found[0])
+		out := h.channel(found[0], &view{spans: metrics.SpansOf(q.URL.Query())})
 		consumers, err := h.consumers(q, func(vhost string) bool { return vhost == out.VHost }, "")
 		if err != nil {
 			return nil, err
@@ -111,7 +118,7 @@ func (h *Handler) channelRoutes() {
 		return sendList(q, listing[Consumer]{
 			all:  all,
 			name: func(c Consumer) string { return c.Tag },
-			show: func(c Consumer, _ detail) any { return c },
+			show: func(c Consumer, _ *view) any { return c },
 		})
 	}
 	h.get("/api/consumers", Management, "Consumers", consumers)

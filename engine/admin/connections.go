@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/basaltmq/basaltmq/engine/amqp"
+	"github.com/basaltmq/basaltmq/engine/metrics"
 )
 
 // Connection is a connection.
@@ -20,14 +21,20 @@ type Connection struct {
 	PerformedBy  string         `json:"user_who_performed_action"`
 	TLS          bool           `json:"ssl"`
 	Properties   map[string]any `json:"client_properties"`
+	SendPending  int            `json:"send_pend"`
+	*metrics.Octets
 }
 
-func (h *Handler) connection(c amqp.ConnectionInfo) Connection {
+func (h *Handler) connection(c amqp.ConnectionInfo, v *view) any {
 	out := Connection{ConnectionInfo: c, Node: h.Node, Type: "network", UserProvided: c.ClientName, PerformedBy: c.User, Properties: map[string]any{}}
 	_, local := endpoints(c.Name)
 	out.Host, out.Port = local.Addr().String(), local.Port()
 	if c.ClientName != "" {
 		out.Properties["connection_name"] = c.ClientName
+	}
+	if h.Stats != nil && v.detail == detailFull {
+		octets := h.Stats.Connection(&c, v.spans)
+		out.Octets = &octets
 	}
 	return out
 }
@@ -68,7 +75,7 @@ func (h *Handler) connectionRoutes() {
 		return sendList(q, listing[amqp.ConnectionInfo]{
 			all:  all,
 			name: func(c amqp.ConnectionInfo) string { return c.Name },
-			show: func(c amqp.ConnectionInfo, _ detail) any { return h.connection(c) },
+			show: h.connection,
 		})
 	}
 	list := func(q *request) (any, error) { return send(q, nil) }
@@ -83,7 +90,7 @@ func (h *Handler) connectionRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		return h.connection(c), nil
+		return h.connection(c, &view{spans: metrics.SpansOf(q.URL.Query())}), nil
 	})
 	h.get("/api/connections/{name}/channels", Management, "The channels of a connection", func(q *request) (any, error) {
 		c, err := h.findConnection(q)

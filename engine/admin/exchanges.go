@@ -9,6 +9,8 @@ import (
 	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/definitions"
+	"github.com/basaltmq/basaltmq/engine/metrics"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -22,6 +24,8 @@ type Exchange struct {
 	Internal   bool            `json:"internal"`
 	Arguments  json.RawMessage `json:"arguments"`
 	Policy     *string         `json:"policy"`
+
+	MessageStats *stats.MessageStats `json:"message_stats,omitempty"`
 }
 
 // ExchangeDetails are about one exchange.
@@ -37,8 +41,12 @@ type hosted[T any] struct {
 	it    T
 }
 
-func exchangeOf(vh *broker.VHost, e *broker.Exchange) Exchange {
-	return Exchange{vh.Name, e.Name, e.Type, e.Durable, e.AutoDelete, e.Internal, definitions.TableJSON(e.Arguments), nameOrNull(vh.EffectivePolicy(e).Policy)}
+func (h *Handler) exchange(vh *broker.VHost, e *broker.Exchange, v *view) Exchange {
+	out := Exchange{vh.Name, e.Name, e.Type, e.Durable, e.AutoDelete, e.Internal, definitions.TableJSON(e.Arguments), nameOrNull(vh.EffectivePolicy(e).Policy), nil}
+	if h.Stats != nil && v.detail == detailFull {
+		out.MessageStats = h.Stats.Exchange(e, v.spans)
+	}
+	return out
 }
 
 // nameOrNull is null for what has no name.
@@ -67,7 +75,7 @@ func (h *Handler) exchangeRoutes() {
 		}
 		l := listing[hosted[*broker.Exchange]]{
 			name: func(e hosted[*broker.Exchange]) string { return e.it.Name },
-			show: func(e hosted[*broker.Exchange], _ detail) any { return exchangeOf(e.vhost, e.it) },
+			show: func(e hosted[*broker.Exchange], v *view) any { return h.exchange(e.vhost, e.it, v) },
 		}
 		for _, vh := range hosts {
 			for _, e := range vh.SortedExchanges() {
@@ -88,7 +96,7 @@ func (h *Handler) exchangeRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		return ExchangeDetails{exchangeOf(vh, e), []any{}, []any{}}, nil
+		return ExchangeDetails{h.exchange(vh, e, &view{spans: metrics.SpansOf(q.URL.Query())}), []any{}, []any{}}, nil
 	})
 	h.change("PUT "+one, Management, "Declare an exchange", h.putExchange)
 	h.change("DELETE "+one, Management, "Delete an exchange", h.deleteExchange)

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/metrics"
+	"github.com/basaltmq/basaltmq/engine/stats"
 )
 
 // Overview is the state of the broker in a few figures.
@@ -24,10 +26,15 @@ type Overview struct {
 	DisableStats      bool           `json:"disable_stats"`
 	EnableQueueTotals bool           `json:"enable_queue_totals"`
 	ExchangeTypes     []ExchangeType `json:"exchange_types"`
-	QueueTotals       QueueTotals    `json:"queue_totals"`
-	ObjectTotals      ObjectTotals   `json:"object_totals"`
-	Listeners         []Listener     `json:"listeners"`
-	Contexts          []Context      `json:"contexts"`
+	QueueTotals       struct {
+		QueueTotals
+		*metrics.Lengths
+	} `json:"queue_totals"`
+	MessageStats any          `json:"message_stats"`
+	ChurnRates   any          `json:"churn_rates"`
+	ObjectTotals ObjectTotals `json:"object_totals"`
+	Listeners    []Listener   `json:"listeners"`
+	Contexts     []Context    `json:"contexts"`
 
 	// What basaltmqctl asks for besides.
 	Product string `json:"product"`
@@ -102,20 +109,28 @@ func (h *Handler) overview(q *request) (any, error) {
 		Listeners: []Listener{}, Contexts: []Context{},
 		Product: "BasaltMQ", Version: h.Version, VHosts: len(hosts),
 	}
+	totals := &o.QueueTotals.QueueTotals
 	for _, vh := range hosts {
 		o.Exchanges += len(vh.SortedExchanges())
-		o.Queues += o.QueueTotals.add(vh)
+		o.Queues += totals.add(vh)
 	}
-	o.Consumers, o.Ready, o.Unacknowledged = o.QueueTotals.consumers, o.QueueTotals.Ready, o.QueueTotals.Unacknowledged
-	connections, err := h.connections(q, nil)
-	if err != nil {
-		return nil, err
+	o.Consumers, o.Ready, o.Unacknowledged = totals.consumers, totals.Ready, totals.Unacknowledged
+	channels := 0
+	if all {
+		_, churn := h.Broker.Totals()
+		o.Connections, channels = h.AMQP.Conns(), int(churn[stats.ChannelCreated]-churn[stats.ChannelClosed])
+	} else {
+		connections, err := h.connections(q, nil)
+		if err != nil {
+			return nil, err
+		}
+		o.Connections = len(connections)
+		for _, c := range connections {
+			channels += c.Channels
+		}
 	}
-	o.Connections = len(connections)
-	o.ObjectTotals = ObjectTotals{Connections: o.Connections, Consumers: o.Consumers, Exchanges: o.Exchanges, Queues: o.Queues}
-	for _, c := range connections {
-		o.ObjectTotals.Channels += c.Channels
-	}
+	o.ObjectTotals = ObjectTotals{channels, o.Connections, o.Consumers, o.Exchanges, o.Queues}
+	o.addStats(q, h.Stats, hosts, all)
 	if all {
 		o.Status, o.Users = status, len(h.Broker.Users())
 		o.Listeners, o.Contexts = h.listeners(), h.contexts()
@@ -124,6 +139,29 @@ func (h *Handler) overview(q *request) (any, error) {
 		o.DefinitionsError = err.Error()
 	}
 	return o, nil
+}
+
+// addStats adds what was counted: of the whole broker, or of a virtual host; of
+// several, without rates.
+func (o *Overview) addStats(q *request, s *metrics.Stats, hosts []*broker.VHost, all bool) {
+	spans := metrics.SpansOf(q.URL.Query())
+	o.MessageStats, o.ChurnRates = struct{}{}, struct{}{}
+	switch {
+	case s == nil:
+	case all:
+		messages, churn, lengths := s.Totals(spans)
+		o.MessageStats, o.ChurnRates, o.QueueTotals.Lengths = messages, churn, &lengths
+	case len(hosts) == 1:
+		messages, lengths := s.VHost(hosts[0], spans)
+		o.MessageStats, o.QueueTotals.Lengths = messages, &lengths
+	default:
+		var sum stats.View
+		for _, vh := range hosts {
+			counts := vh.MessageCounts()
+			sum.Point.Counts.Add(&counts)
+		}
+		o.MessageStats = sum.VHostStats(stats.Span{})
+	}
 }
 
 // contexts are the listeners that the API answers on.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/basaltmq/basaltmq/engine/metrics"
 )
 
 // detail is how much a list says of its elements.
@@ -32,6 +34,7 @@ type view struct {
 	reverse    bool
 	columns    columns
 	detail     detail
+	spans      metrics.Spans // samples of rates and lengths
 }
 
 func (q *request) view() (v view, err error) {
@@ -59,6 +62,7 @@ func (q *request) view() (v view, err error) {
 	if s := values.Get("sort"); s != "" {
 		v.sort = strings.Split(s, ".")
 	}
+	v.spans = metrics.SpansOf(values)
 	v.reverse = values.Get("sort_reverse") == "true"
 	v.columns = parseColumns(values.Get("columns"))
 	if values.Get("disable_stats") == "true" {
@@ -104,12 +108,12 @@ type listing[T any] struct {
 	// does not know how. nil: it never does.
 	key func(of T, path string) (value any, ok bool)
 	// show makes what is sent.
-	show func(of T, d detail) any
+	show func(of T, v *view) any
 }
 
 // paged answers with a short list that is made already.
 func paged[T any](q *request, all []T) (any, error) {
-	return sendList(q, listing[T]{all: all, show: func(v T, _ detail) any { return v }})
+	return sendList(q, listing[T]{all: all, show: func(v T, _ *view) any { return v }})
 }
 
 // sendList answers with the part of a list that the request asks for.
@@ -161,9 +165,9 @@ func (l *listing[T]) write(out *bufio.Writer, v *view, shown []T) {
 		}
 		var err error
 		if v.columns == nil {
-			err = encode.Encode(l.show(of, v.detail))
+			err = encode.Encode(l.show(of, v))
 		} else {
-			_, err = out.Write(v.columns.pick(nil, marshal(l.show(of, v.detail))))
+			_, err = out.Write(v.columns.pick(nil, marshal(l.show(of, v))))
 		}
 		if err != nil {
 			return
@@ -183,7 +187,7 @@ func (l *listing[T]) nameOf(of T) string {
 	if l.name != nil {
 		return l.name(of)
 	}
-	name, _ := keyIn(marshal(l.show(of, detailBasic)), []string{"name"}).(string)
+	name, _ := keyIn(marshal(l.show(of, &view{detail: detailBasic})), []string{"name"}).(string)
 	return name
 }
 
@@ -239,7 +243,7 @@ func (l *listing[T]) keyOf(of T, path string, segments []string) any {
 			return v
 		}
 	}
-	return keyIn(marshal(l.show(of, detailFull)), segments)
+	return keyIn(marshal(l.show(of, &view{})), segments)
 }
 
 // compareKeys orders what is missing before false and true, numbers, and texts.

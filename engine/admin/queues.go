@@ -11,6 +11,8 @@ import (
 	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/definitions"
+	"github.com/basaltmq/basaltmq/engine/metrics"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -38,6 +40,8 @@ type QueueStats struct {
 	Definition     json.RawMessage `json:"effective_policy_definition"`
 	Slaves         []string        `json:"recoverable_slaves"` // null: no mirrors
 	*QueueFacts
+	*metrics.Lengths
+	MessageStats *stats.MessageStats `json:"message_stats,omitempty"`
 }
 
 // QueueDetails are about one queue.
@@ -47,17 +51,17 @@ type QueueDetails struct {
 	Incoming        []any      `json:"incoming"`   // publishes by exchange: not counted
 }
 
-func (h *Handler) queueOf(vh *broker.VHost, q *broker.Queue, d detail) Queue {
+func (h *Handler) queueOf(vh *broker.VHost, q *broker.Queue, v *view) Queue {
 	out := Queue{
 		VHost: vh.Name, Name: q.Name, Node: h.Node, Type: broker.QueueType(q.Arguments), Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive(),
 		Arguments: definitions.TableJSON(q.Arguments),
 	}
-	if d == detailBasic {
+	if v.detail == detailBasic {
 		return out
 	}
 	c := q.Counts()
 	out.QueueTotals = &QueueTotals{Messages: c.Ready + c.Unacked, Ready: c.Ready, Unacknowledged: c.Unacked}
-	if d == detailTotals {
+	if v.detail == detailTotals {
 		return out
 	}
 	p := q.EffectivePolicy()
@@ -65,6 +69,11 @@ func (h *Handler) queueOf(vh *broker.VHost, q *broker.Queue, d detail) Queue {
 		State: q.State(), Consumers: c.Consumers,
 		Policy: nameOrNull(p.Policy), OperatorPolicy: nameOrNull(p.OperatorPolicy), Definition: definitions.TableJSON(p.Definition),
 		QueueFacts: factsOf(q, c, time.Now()),
+	}
+	if h.Stats != nil {
+		var lengths metrics.Lengths
+		out.MessageStats, lengths = h.Stats.Queue(q, v.spans)
+		out.Lengths = &lengths
 	}
 	return out
 }
@@ -106,7 +115,7 @@ func (h *Handler) queueRoutes() {
 				return cmp.Or(strings.Compare(a.vhost.Name, b.vhost.Name), strings.Compare(a.it.Name, b.it.Name))
 			},
 			key:  queueKey,
-			show: func(of hosted[*broker.Queue], d detail) any { return h.queueOf(of.vhost, of.it, d) },
+			show: func(of hosted[*broker.Queue], v *view) any { return h.queueOf(of.vhost, of.it, v) },
 		}
 		for _, vh := range hosts {
 			for _, queue := range vh.Queues() {
@@ -199,7 +208,7 @@ func (h *Handler) getQueue(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := h.queueOf(vh, queue, v.detail)
+	out := h.queueOf(vh, queue, &v)
 	if v.detail != detailFull {
 		return out, nil
 	}

@@ -65,9 +65,17 @@ func (h *Handler) answer(pattern string, role Role, summary string, f func(q *re
 		case err != nil:
 			fail(w, err)
 		case v != nil:
-			send(w, http.StatusOK, v)
+			send(w, http.StatusOK, picked(r, v))
 		}
 	})})
+}
+
+// picked is the part of an answer that the query string asks for.
+func picked(r *http.Request, v any) any {
+	if c := parseColumns(r.URL.Query().Get("columns")); c != nil {
+		return json.RawMessage(c.pick(nil, marshal(v)))
+	}
+	return v
 }
 
 // change mounts something that changes definitions: it is answered when the

@@ -3,6 +3,8 @@ package admin
 import (
 	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/metrics"
+	"github.com/basaltmq/basaltmq/engine/stats"
 )
 
 // VHost is a virtual host.
@@ -18,6 +20,8 @@ type VHost struct {
 	Connections      int64             `json:"connections"`
 	Queues           int               `json:"queues"`
 	*QueueTotals
+	*metrics.Lengths
+	MessageStats *stats.MessageStats `json:"message_stats,omitempty"`
 }
 
 // VHostMetadata says some of it again, as RabbitMQ does.
@@ -29,7 +33,7 @@ type VHostMetadata struct {
 // undefined is how RabbitMQ says that there is no default type of queues.
 const undefined = "undefined"
 
-func (h *Handler) vhost(vh *broker.VHost, stats bool) VHost {
+func (h *Handler) vhost(vh *broker.VHost, view *view) any {
 	s := vh.Spec()
 	if s.DefaultQueueType == "" {
 		s.DefaultQueueType = undefined
@@ -39,11 +43,16 @@ func (h *Handler) vhost(vh *broker.VHost, stats bool) VHost {
 		Metadata:     VHostMetadata{s.Description, notNil(s.Tags)},
 		ClusterState: map[string]string{h.Node: "running"}, Limits: limitsOf(s.Limits), Connections: vh.Connections(),
 	}
-	if !stats {
+	if view.detail == detailBasic {
 		return v
 	}
 	v.QueueTotals = new(QueueTotals)
 	v.Queues = v.QueueTotals.add(vh)
+	if h.Stats != nil && view.detail == detailFull {
+		var lengths metrics.Lengths
+		v.MessageStats, lengths = h.Stats.VHost(vh, view.spans)
+		v.Lengths = &lengths
+	}
 	return v
 }
 
@@ -100,7 +109,7 @@ func (h *Handler) vhostRoutes() {
 		return sendList(q, listing[*broker.VHost]{
 			all:  hosts,
 			name: func(vh *broker.VHost) string { return vh.Name },
-			show: func(vh *broker.VHost, d detail) any { return h.vhost(vh, d != detailBasic) },
+			show: h.vhost,
 		})
 	})
 	h.get("/api/vhosts/{vhost}", Management, "A virtual host", func(q *request) (any, error) {
@@ -108,7 +117,7 @@ func (h *Handler) vhostRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		return h.vhost(vh, true), nil
+		return h.vhost(vh, &view{spans: metrics.SpansOf(q.URL.Query())}), nil
 	})
 	h.change("PUT /api/vhosts/{vhost}", Administrator, "Create a virtual host, or change it", h.putVHost)
 	h.change("DELETE /api/vhosts/{vhost}", Administrator, "Delete a virtual host with everything in it", func(q *request) (uint64, error) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the interop suites need: the clients as Debian packages, with their
-# languages where those are missing; amqplib by npm; the Go modules of amqp091 and access.
+# languages where those are missing; amqplib by npm; the Go modules of amqp091, access and rabbithole;
+# the script rabbitmqadmin.
 # Quiet and quick when all is there. Debian packages need root.
 #
 # Java: where there is no JDK, the runtime and Debian's ecj (50 MB) do, instead of
@@ -32,6 +33,7 @@ command -v javac >/dev/null || packages+=(ecj)
 command -v amqp-publish >/dev/null || packages+=(amqp-tools)
 command -v node >/dev/null || packages+=(nodejs)
 command -v npm >/dev/null || packages+=(npm)
+command -v ip >/dev/null || packages+=(iproute2)
 if [[ ${#packages[@]} -gt 0 ]]; then
   export DEBIAN_FRONTEND=noninteractive
   quietly apt-get update
@@ -44,6 +46,17 @@ if [[ "$installed" != "$wanted" ]]; then
   (cd amqplib && quietly npm ci --no-audit --no-fund --ignore-scripts)
 fi
 
-for module in amqp091 access; do
+# rabbitmqadmin is a script inside the broker's package, which is not installed for it.
+if [[ ! -e rabbitmqadmin/downloaded/rabbitmqadmin ]]; then
+  package="$(mktemp -d)"
+  trap 'rm -rf "$log" "$package"' EXIT
+  chmod 755 "$package"
+  (cd "$package" && { apt-get download rabbitmq-server >"$log" 2>&1 || { quietly apt-get update && quietly apt-get download rabbitmq-server; }; } &&
+    quietly dpkg -x rabbitmq-server_*.deb .)
+  mkdir -p rabbitmqadmin/downloaded
+  cp "$package"/usr/lib/rabbitmq/lib/rabbitmq_server-*/plugins/rabbitmq_management-*/priv/www/cli/rabbitmqadmin rabbitmqadmin/downloaded/
+fi
+
+for module in amqp091 access rabbithole; do
   (cd "$module" && quietly go mod download && quietly go mod verify)
 done
