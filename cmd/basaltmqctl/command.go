@@ -25,6 +25,7 @@ type command struct {
 	operands string // "DIR [QUEUE] [COLUMN...]", as in the usage line; those in brackets are optional
 	summary  string // one line of the overview
 	details  string // paragraphs after the usage line
+	remote   bool   // it talks to a running broker
 	// prepare declares the options and returns what runs after parsing.
 	prepare func(f *flagSet) func(ctx context.Context, out console, operands []string) error
 }
@@ -80,11 +81,19 @@ func dispatch(ctx context.Context, arguments []string, out console) error {
 	switch arguments[0] {
 	case "-h", "--help", "help":
 		return help(arguments[1:], out.stdout)
-	case "-v", "--version", "version":
+	case "-v", "--version", "version", "--build-info":
 		fmt.Fprintf(out.stdout, "%s %s %s %s/%s\n", program, version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
+	case completeCommand:
+		complete(ctx, arguments[1:], out.stdout)
+		return nil
+	}
+	options, arguments, err := leading(arguments)
+	if err != nil {
+		return err
 	}
 	c, rest, err := find(arguments)
+	rest = append(options, rest...)
 	if err != nil {
 		if group := members(arguments[:1]); len(group) > 0 && len(arguments) > 1 && isHelp(arguments[1]) {
 			writeOverview(out.stdout, group)
@@ -110,6 +119,33 @@ func dispatch(ctx context.Context, arguments []string, out console) error {
 		usage.help = c.path
 	}
 	return err
+}
+
+// sharedOptions are those that may stand before the command too, as rabbitmqctl
+// takes them, and whether they have a value.
+var sharedOptions = map[string]bool{
+	"D": true, "data-dir": true, "socket": true, "control-unix-path": true, "U": true, "uri": true, "hostname": true, "host": true, "H": true,
+	"P": true, "port": true, "scheme": true, "user": true, "password": true, "cacert": true, "n": true, "node": true,
+	"f": true, "format": true, "p": true, "vhost": true, "q": false, "quiet": false, "s": false, "silent": false,
+}
+
+// leading takes the options before the command off.
+func leading(arguments []string) (options, rest []string, err error) {
+	n := 0
+	for n < len(arguments) && strings.HasPrefix(arguments[n], "-") {
+		name, _, joined := strings.Cut(strings.TrimLeft(arguments[n], "-"), "=")
+		value, known := sharedOptions[name]
+		if !known {
+			return nil, nil, usagef("option %q is not one that may stand before the command", arguments[n])
+		}
+		if n++; value && !joined {
+			n++
+		}
+	}
+	if n >= len(arguments) && n > 0 {
+		return nil, nil, usagef("no command given")
+	}
+	return append([]string(nil), arguments[:n]...), arguments[n:], nil
 }
 
 func isHelp(argument string) bool { return argument == "-h" || argument == "--help" }

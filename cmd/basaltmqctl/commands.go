@@ -6,7 +6,7 @@ import "slices"
 // that several share ("store") form a group.
 func commands() []command {
 	return slices.Concat(
-		objects(), lists(), users(), vhosts(), policies(), definitionFiles(),
-		[]command{storeVerify(), storeDump()},
+		server(), declarations(), objects(), queueOperations(), lists(), users(), vhosts(), policies(), definitionFiles(), notBuilt(),
+		[]command{storeVerify(), storeDump(), completion()},
 	)
 }

@@ -4,18 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strings"
-	"syscall"
-
-	"github.com/basaltmq/basaltmq/engine/admin"
 )
 
 // refusal is what the broker has refused: status 1. Lines are problems of a file.
@@ -33,42 +26,37 @@ func (r *refusal) Error() string {
 
 // session is one command's conversation with a running broker.
 type session struct {
+	*link
 	ctx    context.Context
 	out    console
-	socket string
 	format string
 	quiet  bool
 	vhost  string
-	client *http.Client
 }
 
 // remote makes a command that talks to a running broker. vhost gives it the
 // option -p.
 func remote(path, operands, summary, details string, vhost bool, prepare func(f *flagSet) func(s *session, operands []string) error) command {
-	return command{path: path, operands: operands, summary: summary, details: details, prepare: func(f *flagSet) func(context.Context, console, []string) error {
-		dir := f.text("D", "data-dir", "DIR", "", "data directory of the broker")
-		socket := f.text("", "socket", "FILE", "", "its control socket, instead of the one in the data directory")
-		format := f.text("f", "format", "FORMAT", "text", "text or json")
+	return command{path: path, operands: operands, summary: summary, details: details, remote: true, prepare: func(f *flagSet) func(context.Context, console, []string) error {
+		var where target
+		where.options(f)
+		format := f.choice("f", "format", "text", "text", "json")
 		quiet := f.toggle("q", "quiet", "no header line above lists")
+		f.alias("quiet", "silent", "s")
 		name := new(string)
 		if vhost {
 			name = f.text("p", "vhost", "NAME", "/", "virtual host")
 		}
 		action := prepare(f)
 		return func(ctx context.Context, out console, operands []string) error {
-			s := &session{ctx: ctx, out: out, socket: *socket, format: *format, quiet: *quiet, vhost: *name}
-			switch {
-			case s.format != "text" && s.format != "json":
+			s := &session{ctx: ctx, out: out, format: *format, quiet: *quiet, vhost: *name}
+			if s.format != "text" && s.format != "json" {
 				return usagef("--format %q is neither text nor json", s.format)
-			case s.socket == "" && *dir == "":
-				return usagef("which broker? Give its data directory with -D, or its socket with --socket")
-			case s.socket == "":
-				s.socket = filepath.Join(*dir, admin.SocketName)
 			}
-			s.client = &http.Client{Transport: &http.Transport{
-				DisableKeepAlives: true,
-				DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return admin.Dial(ctx, s.socket) },
-			}}
+			var err error
+			if s.link, err = where.connect(); err != nil {
+				return err
+			}
 			return action(s, operands)
 		}
 	}}
@@ -102,15 +90,21 @@ func (s *session) do(method, path string, body any, headers ...string) (io.ReadC
 		}
 		content = bytes.NewReader(data)
 	}
-	request, err := http.NewRequestWithContext(s.ctx, method, "http://broker"+path, content)
+	request, err := http.NewRequestWithContext(s.ctx, method, s.base+path, content)
 	if err != nil {
 		return nil, err
+	}
+	if !s.socket {
+		request.SetBasicAuth(s.user, s.password)
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
+		if s.ctx.Err() != nil {
+			return nil, s.ctx.Err()
+		}
 		return nil, s.unreachable(err)
 	}
 	if response.StatusCode < 300 {
@@ -123,7 +117,7 @@ func (s *session) do(method, path string, body any, headers ...string) (io.ReadC
 		Problems []string
 	}
 	if err := json.NewDecoder(io.LimitReader(response.Body, 16<<20)).Decode(&answer); err != nil || answer.Reason == "" {
-		return nil, fmt.Errorf("the broker answered %s: is it of another version?", response.Status)
+		return nil, fmt.Errorf("%s answered %s: is that a broker's HTTP API, and of this version?", s.place, response.Status)
 	}
 	if answer.Detail != "" {
 		answer.Reason = answer.Detail
@@ -138,21 +132,6 @@ func (s *session) change(method, path string, body any, headers ...string) error
 		return err
 	}
 	return answer.Close()
-}
-
-// unreachable says what a failed connection is likely to mean.
-func (s *session) unreachable(err error) error {
-	switch {
-	case s.ctx.Err() != nil:
-		return s.ctx.Err()
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no %s: no broker is running on this data directory, or it is another one that the broker got with -D", s.socket)
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("nobody answers on %s: the broker that made it was killed; start it again", s.socket)
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%s is for the broker's user only: run as that user or as root", s.socket)
-	}
-	return fmt.Errorf("the broker did not answer on %s: %w", s.socket, err)
 }
 
 // get reads an answer in JSON into v.

@@ -125,6 +125,8 @@ func lists() []command {
 		lister("list_operator_policies", "list operator policies", true, in("operator-policies"), "", "vhost", "name", "pattern", "apply-to", "definition", "priority"),
 		lister("list_parameters", "list the parameters of all virtual hosts", false, at("parameters"), "", "vhost", "component", "name", "value"),
 		lister("list_global_parameters", "list global parameters", false, at("global-parameters"), "", "name", "value"),
+		lister("list_vhost_limits", "list the limits of virtual hosts", false, at("vhost-limits"), "", "vhost", "value"),
+		lister("list_user_limits", "list the limits of users", false, at("user-limits"), "", "user", "value"),
 		lister("list_queues", "list queues", true, in("queues"), "", "name", "messages"),
 		lister("list_exchanges", "list exchanges", true, in("exchanges"), "", "name", "type"),
 		lister("list_bindings", "list bindings", true, in("bindings"), "", "source", "destination", "destination_type", "routing_key", "arguments"),

@@ -101,22 +101,33 @@ func deletion(name, operand, kind, summary string, canBeEmpty bool) command {
 func objects() []command {
 	return []command{
 		deletion("delete_queue", "QUEUE", "queues", "delete a queue with its messages", true),
-		simple("purge_queue", "QUEUE", "delete the ready messages of a queue", true, func(s *session, o []string) error {
-			return s.count(http.MethodDelete, api("queues", s.vhost, o[0], "contents"), "purged", "messages are gone")
+		remote("purge_queue", "QUEUE", "delete the ready messages of a queue", "", true, func(f *flagSet) func(*session, []string) error {
+			count := f.number("c", "count", "N", 0, "no more than N, the first; 0: all")
+			return func(s *session, o []string) error {
+				path := api("queues", s.vhost, o[0], "contents")
+				if *count > 0 {
+					path += "?count=" + strconv.FormatUint(*count, 10)
+				}
+				return s.count(http.MethodDelete, path, "purged", "messages are gone")
+			}
 		}),
 		deletion("delete_exchange", "EXCHANGE", "exchanges", "delete an exchange with its bindings", false),
 		simple("close_connection", "NAME REASON", "close a connection, named as list_connections does", false, func(s *session, o []string) error {
 			return s.change(http.MethodDelete, api("connections", o[0]), nil, "X-Reason", o[1])
 		}),
 		remote("close_all_connections", "REASON", "close all connections, or those of a user or virtual host", "", false, func(f *flagSet) func(*session, []string) error {
-			user, vhost := f.text("", "user", "NAME", "", "only those of this user"), f.text("p", "vhost", "NAME", "", "only those to this virtual host")
-			return func(s *session, o []string) error {
-				query := "?user=" + escapeQuery(*user) + "&vhost=" + escapeQuery(*vhost)
-				return s.count(http.MethodDelete, api("connections")+query, "closed", "connections are closed", "X-Reason", o[0])
-			}
+			user, vhost := f.text("", "of-user", "NAME", "", "only those of this user"), f.text("p", "vhost", "NAME", "", "only those to this virtual host")
+			return func(s *session, o []string) error { return s.closeConnections(*user, *vhost, o[0]) }
 		}),
-		simple("status", "", "show the state of the broker in a few figures", false, status),
+		simple("close_all_user_connections", "USER REASON", "close the connections of a user", false, func(s *session, o []string) error {
+			return s.closeConnections(o[0], "", o[1])
+		}),
 	}
+}
+
+func (s *session) closeConnections(user, vhost, reason string) error {
+	query := "?user=" + escapeQuery(user) + "&vhost=" + escapeQuery(vhost)
+	return s.count(http.MethodDelete, api("connections")+query, "closed", "connections are closed", "X-Reason", reason)
 }
 
 // count sends a request and prints the number that the answer has.
@@ -135,30 +146,6 @@ func (s *session) count(method, path, field, text string, headers ...string) err
 	}
 	_, err = fmt.Fprintf(s.out.stdout, "%d %s\n", counts[field], text)
 	return err
-}
-
-func status(s *session, _ []string) error {
-	var o admin.Overview
-	if err := s.get(api("overview"), &o); err != nil {
-		return err
-	}
-	if s.format == "json" {
-		e := json.NewEncoder(s.out.stdout)
-		e.SetIndent("", "  ")
-		return e.Encode(o)
-	}
-	for _, line := range [][2]string{
-		{"version", o.Product + " " + o.Version}, {"pid", strconv.Itoa(o.PID)}, {"uptime", fmt.Sprintf("%d s", o.UptimeSeconds)},
-		{"data", o.DataDir}, {"amqp", o.Status.Listeners["amqp"]}, {"loops", fmt.Sprintf("%d (sockets %s, files %s, durability %s)", o.Loops, o.Sockets, o.Files, o.Durability)},
-		{"vhosts", strconv.Itoa(o.VHosts)}, {"users", strconv.Itoa(o.Users)}, {"connections", strconv.Itoa(o.Connections)},
-		{"exchanges", strconv.Itoa(o.Exchanges)}, {"queues", strconv.Itoa(o.Queues)}, {"consumers", strconv.Itoa(o.Consumers)},
-		{"messages", fmt.Sprintf("%d ready, %d unacknowledged", o.Ready, o.Unacknowledged)}, {"problem", o.DefinitionsError},
-	} {
-		if line[1] != "" {
-			fmt.Fprintf(s.out.stdout, "%-12s %s\n", line[0], line[1])
-		}
-	}
-	return nil
 }
 
 // definitionFiles are the commands for definitions, each under two names.

@@ -21,7 +21,7 @@ import (
 func running(t *testing.T) (e *engine.Engine, dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), strings.Repeat("long/", 30))
-	e, err := engine.Start(engine.Config{DataDir: dir, Bind: netip.MustParseAddr("127.0.0.1"), IO: "posix", Loops: 2, Version: "test"})
+	e, err := engine.Start(engine.Config{DataDir: dir, Bind: netip.MustParseAddr("127.0.0.1"), HTTP: netip.MustParseAddrPort("127.0.0.1:0"), IO: "posix", Loops: 2, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,9 +43,20 @@ func input(t *testing.T, text string) {
 	t.Cleanup(func() { stdin = old })
 }
 
-// TestControl_CommandLines runs commands against a broker, one after the other.
+// TestControl_CommandLines runs commands against a broker, one after the other,
+// by its socket and by its HTTP API.
 func TestControl_CommandLines(t *testing.T) {
+	for _, over := range []string{"socket", "http"} {
+		t.Run(over, func(t *testing.T) { commandLines(t, over) })
+	}
+}
+
+func commandLines(t *testing.T, over string) {
 	e, dir := running(t)
+	where := []string{"-D", dir}
+	if over == "http" {
+		where = []string{"--uri", "http://guest:guest@" + e.HTTPAddr().String()}
+	}
 	c := amqptest.OpenClient(t, e.Addr(), amqptest.Options{})
 	c.Declare("keep", amqptest.Durable)
 	c.PublishAll(1, "keep", "one", "two")
@@ -94,7 +105,7 @@ func TestControl_CommandLines(t *testing.T) {
 		{`set_permissions -p v/1 ann ^a.* '' .*`, 0, "", ""},
 		{`set_permissions -p v/1 ann ( '' .*`, 1, "", "is not a regular expression"},
 		{"set_permissions -p nope ann a b c", 1, "", "there is no virtual host 'nope'"},
-		{"list_permissions -p v/1", 0, "user\tconfigure\twrite\tread\nann\t^a.*\t\t.*\n", ""},
+		{"list_permissions -p v/1", 0, "~user\tconfigure\twrite\tread\nann\t^a.*\t\t.*\n", ""},
 		{"list_user_permissions ann -q", 0, "v/1\t^a.*\t\t.*\n", ""},
 		{"list_user_permissions nobody", 1, "", "there is no user 'nobody'"},
 		{"set_topic_permissions -p v/1 ann amq.topic ^a ^b", 0, "", ""},
@@ -103,7 +114,7 @@ func TestControl_CommandLines(t *testing.T) {
 		{"clear_topic_permissions -p v/1 ann amq.topic", 0, "", ""},
 		{"list_topic_permissions -p v/1 -q", 0, "", ""},
 		{"clear_permissions -p v/1 ann", 0, "", ""},
-		{"list_permissions -p v/1 -f json", 0, "[]\n", ""},
+		{"list_permissions -p v/1 -f json", 0, "~]\n", ""},
 
 		{`set_policy limit ^keep$ {"max-length":10} --priority 3 --apply-to queues`, 0, "", ""},
 		{`set_policy limit ^keep$ {max}`, 2, "", "is not JSON: quote it for the shell"},
@@ -133,6 +144,76 @@ func TestControl_CommandLines(t *testing.T) {
 		{"list_queues -p nope", 1, "", "there is no virtual host 'nope'"},
 		{"list_queues --format xml", 2, "", `--format "xml" is neither text nor json`},
 		{"status", 0, "~messages     2 ready, 0 unacknowledged\n", ""},
+		{"-p / -q list_queues name state", 0, "keep\trunning\nother\trunning\n", ""},
+		{"--format=json --vhost nope list_queues", 1, "", "there is no virtual host 'nope'"},
+		{"--colour list_queues", 2, "", "is not one that may stand before the command"},
+		{"ping", 0, "~ answers\n", ""},
+		{"await_startup -t 5", 0, "", ""},
+		{"health", 0, "ok\n", ""},
+		{"health -f json", 0, "{\"status\":\"ok\"}\n", ""},
+		{"cluster_status", 0, "~state        running\n", ""},
+		{"environment", 0, "~db_dir", ""},
+		{"report", 0, "~# queues\nvhost\tname\ttype\tstate\tdurable\tauto_delete\texclusive\targuments\tpolicy\tmessages_ready\tmessages_unacknowledged\tconsumers\tmemory\n/\tkeep\tclassic\trunning\ttrue", ""},
+		{"gc_collect", 0, "", ""},
+		{"stop_app", 0, "", "stop_app does nothing here"},
+		{"start_app", 0, "", "start_app does nothing here"},
+		{"top --once -i 0.1", 0, "~keep", ""},
+		{"top --once -i 0.1 -f json", 0, "~\"publish\"", ""},
+		{"top -i never", 2, "", "is not a number of seconds"},
+
+		{`create_queue made --durable --max-length 5 --message-ttl 60000 --expires 100000 --delivery-limit 3 --dead-letter-exchange amq.fanout --dead-letter-routing-key k --reject-on-overflow --arguments {"x-max-priority":4}`, 0, "", ""},
+		{"list_queues -q name durable arguments", 0, `~made	true	{"x-dead-letter-exchange":"amq.fanout","x-dead-letter-routing-key":"k","x-delivery-limit":3,"x-expires":100000,"x-max-length":5,"x-max-priority":4,"x-message-ttl":60000,"x-overflow":"reject-publish"}`, ""},
+		{"create_queue made --durable", 1, "", "inequivalent arg"},
+		{"create_queue made --max-length many", 2, "", "is not a whole number"},
+		{"create_queue made --arguments [", 2, "", "is not a JSON object"},
+		{"create_queue log --stream-queue", 0, "", ""},
+		{"create_queue passing --auto-delete", 0, "", ""},
+		{"list_queues -q name auto_delete type", 0, "~log\tfalse\tstream\nmade\tfalse\tclassic\nother\tfalse\tclassic\npassing\ttrue\tclassic\n", ""},
+		{"create_exchange topic made.e --durable --internal --auto-delete --alternate-exchange amq.fanout", 0, "", ""},
+		{"create_exchange topic made.d --delayed", 0, "", ""},
+		{"create_exchange nonsense made.n", 1, "", "unknown exchange type 'nonsense'"},
+		{"list_exchanges -q name type durable internal auto_delete arguments", 0, `~made.e	topic	true	true	true	{"alternate-exchange":"amq.fanout"}`, ""},
+		{"list_exchanges -q name type", 0, "~made.d\tx-delayed-message\n", ""},
+		{"delete_exchange made.e", 0, "", ""},
+
+		{"queue publish log first", 0, "", ""},
+		{"queue publish log second", 0, "", ""},
+		{"queue peek log --offset last", 0, "~\"second\"", ""},
+		{"queue peek log --offset never", 1, "", "invalid_offset_arg"},
+		{"queue peek keep -c 1", 0, "~exchange \"\"  key \"keep\"\n  properties: none\n  body: 3 bytes: \"one\"\n", ""},
+		{"queue peek keep --skip 1 --body hex -f json", 0, "~\"payload\":\"74776f\",\"payload_encoding\":\"hex\"", ""},
+		{"queue peek keep --body xml", 2, "", "neither text, hex, base64 nor none"},
+		{"queue peek nope", 1, "", "there is no queue 'nope'"},
+		{`queue publish other 'some text' --persistent --properties {"content_type":"text/plain","headers":{"a":1}}`, 0, "", ""},
+		{"queue get other --ackmode ack_requeue_true", 0, "~  properties: {\"content_type\":\"text/plain\",\"delivery_mode\":2,\"headers\":{\"a\":1}}\n  body: 9 bytes: \"some text\"\n", ""},
+		{"queue get other --body-bytes 4", 0, "~redelivered  exchange \"\"  key \"other\"\n", ""},
+		{"queue get other --ackmode nonsense", 1, "", "'ackmode' is one of"},
+		{"queue publish nowhere text", 1, "", "no queue took the message"},
+		{"queue publish a.b text --exchange amq.direct", 1, "", "no queue took the message"},
+		{"queue publish a.b text --exchange nope", 1, "", "no exchange 'nope'"},
+		{`queue publish other text --properties {"priority":"high"}`, 1, "", "the property 'priority' must be a number"},
+		{"pause_queue other", 0, "", ""},
+		{"list_queues -q name state", 0, "~other\tpaused\n", ""},
+		{"resume_queue other", 0, "", ""},
+		{"restart_queue other", 1, "", "is not closed"},
+		{"queue move keep other -c 1", 0, "1 messages are moved\n", ""},
+		{"queue move other keep", 0, "2 messages are moved\n", ""},
+		{"queue move log other -f json", 0, "{\"moved\":2}\n", ""},
+		{"queue move keep keep", 1, "", "cannot be moved to itself"},
+		{"queue move keep nope", 1, "", "there is no queue 'nope'"},
+		{"queue get keep -c 9 --body none --ackmode ack_requeue_true -f json", 0, "~\"payload_bytes\":9", ""},
+		{"queue unacked keep -q", 0, "", ""},
+		{"purge_queue keep --count 1", 0, "1 messages are gone\n", ""},
+		{"cancel_consumer nobody 1 tag", 1, "", "there is no connection 'nobody'"},
+		{"set_prefetch nobody 1 5", 1, "", "there is no connection 'nobody'"},
+		{"set_prefetch nobody 1 many", 2, "", "is not a number from 0 to 65535"},
+		{"list_vhost_limits -q", 0, "", ""},
+		{"list_user_limits -q", 0, "ann\t{\"max-connections\":7}\n", ""},
+		{"close_all_user_connections nobody reason", 0, "0 connections are closed\n", ""},
+		{"delete_queue made", 0, "", ""},
+		{"delete_queue log", 0, "", ""},
+		{"delete_queue passing", 0, "", ""},
+		{"delete_exchange made.d", 0, "", ""},
 		{"status -f json", 0, `~"product": "BasaltMQ"`, ""},
 
 		{"definitions export " + file, 0, "", ""},
@@ -154,7 +235,7 @@ func TestControl_CommandLines(t *testing.T) {
 		{"close_all_connections -p nope reason", 0, "0 connections are closed\n", ""},
 		{"clear_policy ''", 2, "", "a name must not be empty"},
 	} {
-		got := ctl(append([]string{}, append(words(step.line), "-D", dir)...)...)
+		got := ctl(append([]string{}, append(words(step.line), where...)...)...)
 		part, isPart := strings.CutPrefix(step.stdout, "~")
 		if got.status != step.status || !strings.Contains(got.stderr, step.stderr) || step.stderr == "" && got.stderr != "" ||
 			isPart && !strings.Contains(got.stdout, part) || !isPart && got.stdout != step.stdout {
@@ -206,7 +287,7 @@ func TestControl_CloseConnection(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	other.Sync(1) // another connection has nothing to do with it
-	if got := ctl("close_all_connections", "--user", "guest", "all", "-D", dir); got.stdout != "1 connections are closed\n" {
+	if got := ctl("close_all_connections", "--of-user", "guest", "all", "-D", dir); got.stdout != "1 connections are closed\n" {
 		t.Errorf("%+v", got)
 	}
 	other.Want("0 connection.close 320 (0,0) CONNECTION_FORCED - all")

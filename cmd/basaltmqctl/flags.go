@@ -16,7 +16,10 @@ type flagSet struct {
 	lines []flagLine
 }
 
-type flagLine struct{ letter, name, argument, usage string }
+type flagLine struct {
+	letter, name, argument, usage string
+	choices                       []string // nil: anything
+}
 
 func newFlagSet() *flagSet {
 	set := flag.NewFlagSet("", flag.ContinueOnError)
@@ -31,7 +34,7 @@ func (f *flagSet) each(letter, name, argument, usage string, declare func(name s
 	if letter != "" {
 		declare(letter)
 	}
-	f.lines = append(f.lines, flagLine{letter, name, argument, usage})
+	f.lines = append(f.lines, flagLine{letter: letter, name: name, argument: argument, usage: usage})
 }
 
 func (f *flagSet) toggle(letter, name, usage string) *bool {
@@ -44,6 +47,21 @@ func (f *flagSet) text(letter, name, argument, value, usage string) *string {
 	p := new(string)
 	f.each(letter, name, argument, usage, func(n string) { f.set.StringVar(p, n, value, "") })
 	return p
+}
+
+// choice is a text that is one of several; the command checks that.
+func (f *flagSet) choice(letter, name, value string, choices ...string) *string {
+	p := f.text(letter, name, strings.ToUpper(name), value, strings.Join(choices[:len(choices)-1], ", ")+" or "+choices[len(choices)-1])
+	f.lines[len(f.lines)-1].choices = choices
+	return p
+}
+
+// alias gives an option other names, which help does not tell of.
+func (f *flagSet) alias(name string, others ...string) {
+	declared := f.set.Lookup(name)
+	for _, other := range others {
+		f.set.Var(declared.Value, other, "")
+	}
 }
 
 func (f *flagSet) number(letter, name, argument string, value uint64, usage string) *uint64 {
