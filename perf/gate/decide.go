@@ -53,6 +53,8 @@ func (r Rules) decide(t Threshold, s Samples, paired bool) FigureVerdict {
 	}
 	v.Loss, v.LossLow, v.LossHigh = t.fraction(interval.Middle), t.fraction(interval.Low), t.fraction(interval.High)
 	switch {
+	case v.aboveCeiling():
+		v.Decision = Worse
 	case interval.Middle > t.bound(t.Limit) && v.P <= r.Alpha:
 		v.Decision = Worse
 	case interval.High < t.bound(t.Exclude):
@@ -60,6 +62,9 @@ func (r Rules) decide(t Threshold, s Samples, paired bool) FigureVerdict {
 	}
 	return v
 }
+
+// aboveCeiling says whether the candidate is worse than is allowed at all.
+func (v FigureVerdict) aboveCeiling() bool { return v.Ceiling > 0 && v.MedianCandidate > v.Ceiling }
 
 // unpaired compares all with all. The test asks in both directions; a loss is
 // one of them.

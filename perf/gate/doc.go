@@ -18,6 +18,7 @@
 //     certain, and one of 30 % may be a neighbour's doing.
 //   - A figure passes when a loss that would be grave is excluded: when all of
 //     the interval of its loss is below "exclude".
+//   - A figure with a ceiling fails above it, whatever the baseline has.
 //   - While a figure does neither, more pairs are run, up to the time that is
 //     allowed. What is still open then is no pass: the verdict says that the
 //     machine was too noisy, with exit status 1. A gate that passes what it

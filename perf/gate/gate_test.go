@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +118,21 @@ func TestGateFailsTheWorse(t *testing.T) {
 				t.Errorf("%s, noise %.2f: %d of %d gates passed, %d named it", what, noise, passed, gates, named)
 			}
 		}
+	}
+}
+
+// What is above its ceiling fails, though the baseline is no better.
+func TestGateHoldsCeilings(t *testing.T) {
+	t.Parallel()
+	g := syntheticGate(1, 0.01, same)
+	g.rules.Figures = slices.Clone(g.rules.Figures)
+	for i := range g.rules.Figures {
+		if g.rules.Figures[i].Figure == "rss-idle" {
+			g.rules.Figures[i].Ceiling = 3 << 20
+		}
+	}
+	if result := mustRun(t, g); result.Passed || !strings.Contains(result.Verdict, "at most 3.0 MiB") {
+		t.Error(result.Verdict)
 	}
 }
 

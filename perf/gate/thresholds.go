@@ -24,9 +24,10 @@ type Threshold struct {
 	What    string  `json:"what"`
 	Unit    string  `json:"unit,omitempty"`
 	Better  string  `json:"better"`
-	Limit   float64 `json:"limit"`           // a larger loss fails, if chance does not explain it
-	Exclude float64 `json:"exclude"`         // a loss that has to be excluded to pass
-	Floor   float64 `json:"floor,omitempty"` // smaller differences of the values are none
+	Limit   float64 `json:"limit"`             // a larger loss fails, if chance does not explain it
+	Exclude float64 `json:"exclude"`           // a loss that has to be excluded to pass
+	Floor   float64 `json:"floor,omitempty"`   // smaller differences of the values are none
+	Ceiling float64 `json:"ceiling,omitempty"` // a larger median fails, whatever the baseline has
 
 	Recorded     bool `json:"recorded,omitempty"` // means something against a recorded baseline
 	RecordedOnly bool `json:"recorded_only,omitempty"`

@@ -32,6 +32,9 @@ func (r *Result) conclude() {
 	var worse, unclear []string
 	for _, v := range r.Figures {
 		text := fmt.Sprintf("%s %s, limit %.0f %%", v.Figure, v.lossText(), 100*v.Limit)
+		if v.aboveCeiling() {
+			text = fmt.Sprintf("%s is %s, at most %s", v.Figure, figureText(v.MedianCandidate, v.Unit), figureText(v.Ceiling, v.Unit))
+		}
 		switch v.Decision {
 		case Worse:
 			worse = append(worse, text)
