@@ -137,11 +137,18 @@ func terminal(t *testing.T) (master, slave *os.File) {
 	if err != nil {
 		t.Skip("no pseudo terminals here: ", err)
 	}
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+	raw, err := master.SyscallConn() // Fd would make reads block beyond Close
+	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
+	n := 0
+	var failure error
+	err = raw.Control(func(fd uintptr) {
+		if failure = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); failure == nil {
+			n, failure = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+		}
+	})
+	if err = errors.Join(err, failure); err != nil {
 		t.Fatal(err)
 	}
 	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
@@ -203,7 +210,7 @@ func TestTop_Terminal(t *testing.T) {
 	if err != nil || *after != *before {
 		t.Errorf("the terminal is left as %+v, was %+v", after, before)
 	}
-	slave.Close()
-	master.Close()
+	master.Close() // ends both who read
 	<-copied
+	slave.Close()
 }
