@@ -19,7 +19,7 @@ var rooms = []struct {
 	{"cmd", []string{"engine", "segstore", "wire"}},
 	{"engine/loop", []string{"engine/loop", "segstore/arena", "segstore/uring"}},
 	{"engine/access", nil},
-	{"engine/config", nil},
+	{"engine/config", []string{"engine/config"}},
 	{"engine/stats", nil},
 	{"engine/broker", []string{"engine/broker", "engine/access", "engine/stats", "segstore", "wire"}},
 	{"engine", []string{"engine", "segstore", "wire"}},

@@ -18,7 +18,12 @@ import (
 // serveControl starts the administration's socket in the data directory.
 func (e *Engine) serveControl() (err error) {
 	began := time.Now()
+	var routes []admin.Route
+	if e.config.OnReload != nil {
+		routes = append(routes, e.reloadRoute())
+	}
 	h := admin.NewHandler(admin.Options{
+		Routes: routes,
 		Broker: e.broker, AMQP: e.server.Load(), Stats: e.stats, Version: e.config.Version,
 		Status: func() admin.Status {
 			sockets, files := e.Backends()

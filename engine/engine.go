@@ -66,6 +66,9 @@ type Config struct {
 	// for the broker's users.
 	Mechanisms func(b *broker.Broker) []amqp.Mechanism
 
+	// OnReload reads the configuration anew and calls Reload; nil: nobody can ask
+	// for that by the API.
+	OnReload func() (Reloaded, error)
 	// DrainTimeout is how long a stop waits for clients to close; 0 means five
 	// seconds, negative not at all.
 	DrainTimeout time.Duration

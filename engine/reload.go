@@ -1,5 +1,41 @@
 package engine
 
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/basaltmq/basaltmq/engine/admin"
+)
+
+// Reloaded tells what a new configuration has changed.
+type Reloaded struct {
+	Changed []string `json:"changed"`       // keys whose values were taken over
+	Restart []string `json:"needs_restart"` // keys that differ and need a restart
+}
+
+// reloadRoute lets operators ask for what SIGHUP does.
+func (e *Engine) reloadRoute() admin.Route {
+	return admin.Route{
+		Pattern: "POST /api/basaltmq/reload", Role: admin.Administrator, Summary: "Read the configuration anew, as SIGHUP does", Answer: Reloaded{},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			var answer any
+			reloaded, err := e.config.OnReload()
+			if err != nil {
+				w.WriteHeader(http.StatusBadRequest)
+				answer = map[string]any{
+					"error": "bad_request", "reason": "the new configuration is refused, the old one stays",
+					"problems": strings.Split(err.Error(), "\n"),
+				}
+			} else {
+				answer = reloaded
+			}
+			_ = json.NewEncoder(w).Encode(answer) // the client is gone
+		}),
+	}
+}
+
 // Reload takes over what of c may change while the broker runs; the rest of c is
 // not looked at. An error leaves everything as it was. Not for several goroutines
 // at once.

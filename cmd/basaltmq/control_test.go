@@ -26,7 +26,22 @@ func TestControl_Programs(t *testing.T) {
 			t.Errorf("%q: status %d, %s\nwant %d, %q", args, c.ProcessState.ExitCode(), out, status, want)
 		}
 	}
-	p := startBroker(t, dir)
+	file := filepath.Join(t.TempDir(), "basaltmq.toml")
+	configure := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure("")
+	p := startBroker(t, dir, "-c", file)
+	tell(0, "nothing has changed", "reload")
+	configure("durability = \"os\"\n[log]\nlevel = \"warn\"\n")
+	tell(0, "taken over: log.level\nneeds a restart: durability\n", "reload")
+	configure("[log]\nlevle = \"warn\"\n")
+	tell(1, "the old one stays:\n  "+file+":2: unknown key log.levle: did you mean log.level?\n", "reload")
+	configure("")
+	tell(0, `{"changed":["log.level"],"needs_restart":[]}`, "reload", "--format", "json")
 	tell(0, "", "add_user", "ann", "s3cret")
 	tell(1, "user 'ann' exists", "add_user", "ann", "s3cret")
 	tell(0, "", "set_permissions", "ann", ".*", ".*", ".*")

@@ -79,6 +79,8 @@ func serve(cl *config.CommandLine, c *config.Loaded, stderr io.Writer) int {
 	}
 	settings := engineConfig(&c.Config)
 	settings.Logger = logger
+	r := &reloader{line: cl, level: level, logger: logger, service: service, running: c.Config}
+	settings.OnReload = r.reload
 
 	signals, hangups := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -100,17 +102,13 @@ func serve(cl *config.CommandLine, c *config.Loaded, stderr io.Writer) int {
 	logger.Info("BasaltMQ is ready", "version", version, "amqp", e.Addr().String(), "http", http, "pid", os.Getpid(), "data_dir", c.DataDir, "config", c.File,
 		"sockets", sockets, "files", files, "io", e.IOReason, "loops", e.Loops(), "durability", c.Durability,
 		"queues", found.Queues, "messages", found.Messages, "took", time.Since(began).Round(time.Millisecond))
-	ready := "AMQP on " + e.Addr().String()
-	service.Ready(ready)
+	r.started(e, "AMQP on "+e.Addr().String())
 	stopWatchdog := keepAlive(service, e)
 
-	r := &reloader{line: cl, level: level, logger: logger, running: c.Config, engine: e}
 	for stop := false; !stop; {
 		select {
 		case <-hangups:
-			service.Reloading()
-			_, _, _ = r.reload() // it has logged how it went
-			service.Ready(ready)
+			_, _ = r.reload() // it has logged how it went
 		case s := <-signals:
 			logger.Info("stopping; a second signal exits at once", "signal", s.String())
 			stop = true

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -9,57 +10,73 @@ import (
 
 	"github.com/basaltmq/basaltmq/engine"
 	"github.com/basaltmq/basaltmq/engine/config"
+	"github.com/basaltmq/basaltmq/engine/systemd"
 )
 
 // reloader reads the configuration anew and gives it to those whom it concerns.
 type reloader struct {
-	line   *config.CommandLine
-	level  *slog.LevelVar
-	logger *slog.Logger
+	line    *config.CommandLine
+	level   *slog.LevelVar
+	logger  *slog.Logger
+	service *systemd.Notifier
 
 	mu      sync.Mutex
-	running config.Config // what is in force
-	engine  *engine.Engine
+	running config.Config  // what is in force
+	engine  *engine.Engine // nil before it has started
+	ready   string         // status of the service
 }
 
 // reload takes over what can be taken over. If anything is wrong, all stays as it
 // was, and the error says what. It logs what it did. Any goroutine.
-func (r *reloader) reload() (changed, restart []string, err error) {
+func (r *reloader) reload() (done engine.Reloaded, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	changed, restart, err = r.takeOver()
+	if r.engine == nil {
+		return done, errors.New("the broker is still starting")
+	}
+	r.service.Reloading()
+	defer r.service.Ready(r.ready)
+	done, err = r.takeOver()
 	switch {
 	case err != nil:
 		for line := range strings.Lines(err.Error()) {
 			r.logger.Error("the new configuration is refused, the old one stays", "problem", strings.TrimSuffix(line, "\n"))
 		}
-	case len(changed)+len(restart) == 0:
+	case len(done.Changed)+len(done.Restart) == 0:
 		r.logger.Info("the configuration is read: nothing has changed")
-	case len(changed) > 0:
-		r.logger.Info("the configuration is taken over", "keys", strings.Join(changed, " "))
+	case len(done.Changed) > 0:
+		r.logger.Info("the configuration is taken over", "keys", strings.Join(done.Changed, " "))
 	}
-	if len(restart) > 0 {
-		r.logger.Warn("changes of these keys need a restart", "keys", strings.Join(restart, " "))
+	if len(done.Restart) > 0 {
+		r.logger.Warn("changes of these keys need a restart", "keys", strings.Join(done.Restart, " "))
 	}
-	return changed, restart, err
+	return done, err
 }
 
-func (r *reloader) takeOver() (changed, restart []string, err error) {
+// started says that the engine runs.
+func (r *reloader) started(e *engine.Engine, ready string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.engine, r.ready = e, ready
+	r.service.Ready(ready)
+}
+
+func (r *reloader) takeOver() (done engine.Reloaded, err error) {
 	next, err := r.line.Load(os.Environ())
 	if err != nil {
-		return nil, nil, err
+		return done, err
 	}
 	for _, warning := range next.Warnings {
 		r.logger.Warn(warning)
 	}
 	running := r.running
-	changed, restart = config.Apply(&running, &next.Config)
+	changed, restart := config.Apply(&running, &next.Config)
 	settings := engineConfig(&running)
 	settings.Logger = r.logger
 	if err := r.engine.Reload(settings); err != nil {
-		return nil, nil, fmt.Errorf("cannot be taken over: %w", err)
+		return done, fmt.Errorf("cannot be taken over: %w", err)
 	}
 	r.level.Set(levelOf(running.Log.Level))
 	r.running = running
-	return changed, restart, nil
+	return engine.Reloaded{Changed: changed, Restart: restart}, nil
 }

@@ -6,7 +6,7 @@ import "slices"
 // that several share ("store") form a group.
 func commands() []command {
 	return slices.Concat(
-		server(), declarations(), objects(), queueOperations(), lists(), users(), vhosts(), policies(), definitionFiles(), notBuilt(),
+		server(), declarations(), objects(), queueOperations(), lists(), users(), vhosts(), policies(), definitionFiles(), configuration(), notBuilt(),
 		[]command{storeVerify(), storeDump(), completion()},
 	)
 }

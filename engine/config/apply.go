@@ -5,6 +5,7 @@ import "reflect"
 // Apply takes over from next what a running broker can take over, into running,
 // and returns the names of those keys, and of those that differ and need a restart.
 func Apply(running, next *Config) (changed, restart []string) {
+	changed, restart = []string{}, []string{}
 	tlsTurns := (running.TLS.Cert == "") != (next.TLS.Cert == "") // on or off: listeners open or close
 	for i := range keys {
 		k := &keys[i]

@@ -27,7 +27,7 @@ func TestApply(t *testing.T) {
 	running = next.Config
 	running.Loops = 0
 	// What needs a restart is told again; what was taken over is not.
-	if changed, restart = Apply(&running, &next.Config); changed != nil || len(restart) != 1 {
+	if changed, restart = Apply(&running, &next.Config); len(changed) > 0 || len(restart) != 1 {
 		t.Errorf("again: %q, %q", changed, restart)
 	}
 }

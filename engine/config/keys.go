@@ -224,3 +224,19 @@ var httpKeys = []Key{
 		Help:  "port on 127.0.0.1 for /debug/pprof; 0 is off",
 		value: func(c *Config) value { return number{&c.Debug.Port, 0, 65535} }},
 }
+
+// Find returns the row of a name; nil if there is none.
+func Find(name string) *Key { return find(name) }
+
+// Takes says whether a text, as the environment has it, is an allowed value.
+func (k *Key) Takes(text string) bool { return k.value(new(Config)).set(text) == nil }
+
+// LiteralOf is a text that the key takes in TOML.
+func (k *Key) LiteralOf(text string) string {
+	v := k.value(new(Config))
+	_ = v.set(text)
+	return v.literal(v.text())
+}
+
+// Quote makes a string of TOML.
+func Quote(text string) string { return quote(text) }

@@ -264,3 +264,15 @@ func (l *Loaded) check() (problems Problems) {
 	}
 	return problems
 }
+
+// CheckText reads a file's text alone, without environment and flags, as if it
+// were in a file of that name. The error holds all Problems there are.
+func CheckText(name, text string) (*Loaded, error) {
+	l := &Loaded{Config: Default(), File: name}
+	places, err := readFile(name, text, &l.Config)
+	l.places = places
+	if err != nil {
+		return nil, err
+	}
+	return l, l.check().orNil()
+}

@@ -54,6 +54,9 @@ func (l *locator) header() {
 	}
 	if array {
 		n := l.elements[path]
+		if n == 0 {
+			l.lines[path] = line
+		}
 		l.elements[path]++
 		path += "." + strconv.Itoa(n)
 	}
