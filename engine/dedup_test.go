@@ -136,6 +136,29 @@ func TestExchangeDedup(t *testing.T) {
 	wantDrained(t, c, "q1", "e")
 }
 
+// A duplicate is confirmed at once, also when nothing is left to be made durable:
+// after a restart nobody else may be publishing.
+func TestQueueDedup_DuplicateIsConfirmedAfterARestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e, stop := startOnce(t, dir)
+	publish := func(e *engine.Engine) (c *amqptest.Client) {
+		c = open(t, e)
+		confirmSelect(c)
+		m := identified("", "a")
+		m.Key = "q"
+		c.Publish(1, m)
+		ackedTo(c, 1)
+		return c
+	}
+	declareWith(open(t, e), "q", amqptest.Durable, "x-message-deduplication", true)
+	publish(e)
+	stop()
+	e = startIn(t, dir)
+	publish(e)
+	wantDrained(t, publish(e), "q", "a")
+}
+
 // What was not taken is not remembered: its publisher will say it again.
 func TestExchangeDedup_RefusedIsNotRemembered(t *testing.T) {
 	t.Parallel()

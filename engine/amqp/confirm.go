@@ -42,7 +42,9 @@ func (ch *channel) confirmClass(id uint32, args []byte) error {
 // confirmWhen notes that the publishes up to seq are in q up to end.
 func (ch *channel) confirmWhen(seq uint64, q *broker.Queue, end uint64, err error, persistent, last bool) {
 	e := confirmation{seq: seq, failed: err != nil, more: !last}
-	if err == nil && persistent && q.Durable && !q.Exclusive() {
+	// What is durable already (duplicates may be all of a batch) must not wait for
+	// the next commit: perhaps nobody else wants one.
+	if err == nil && persistent && q.Durable && !q.Exclusive() && q.Log().Durable() < end {
 		e.log, e.offset = q.Log(), end
 		e.log.WantDurable()
 	}

@@ -42,6 +42,9 @@ func OpenClient(t testing.TB, addr netip.AddrPort, o Options) *Client {
 	return &Client{Conn: c, t: t}
 }
 
+// NewClientOf makes a client of an open connection, which the caller closes.
+func NewClientOf(t testing.TB, c *Conn) *Client { return &Client{Conn: c, t: t} }
+
 // NewClientOn is NewClient over a connected socket.
 func NewClientOn(t testing.TB, socket Socket) *Client {
 	t.Helper()
