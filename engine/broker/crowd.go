@@ -10,8 +10,12 @@ import (
 
 // Limits of how many messages one Take may give (see quantum).
 const (
-	takeMax      = 4096
-	takeShareMax = 256
+	takeMax = 4096
+	// takeShareMax is how far consumers that share a backlog can be apart.
+	takeShareMax = 64
+	// takeLevelMax is for the only consumer of a priority queue: what it has taken
+	// is not overtaken any more.
+	takeLevelMax = 256
 	// fairBelow: with at most this many ready messages per consumer in the ring
 	// they are dealt out one by one.
 	fairBelow = 16
@@ -215,11 +219,13 @@ func (q *Queue) grantToken() *Consumer {
 
 // quantum bounds one turn. A lone consumer takes what it can; several share:
 // message by message while there are few, in longer runs when there are many,
-// so that a backlog is not paid for by one wake-up per message.
+// so that a backlog is not paid for by one wake-up per message. Runs get shorter
+// towards the end of a backlog, so that those who share it get as much, but for
+// the length of the first run.
 func (q *Queue) quantum(ready uint64) uint64 {
 	if q.ringLen <= 1 {
 		if q.levels != nil {
-			return takeShareMax // what is taken is not overtaken any more
+			return takeLevelMax
 		}
 		return takeMax
 	}
