@@ -19,6 +19,7 @@ type journaled struct {
 	checkpoint bool   // visited for the checkpoint in this round
 	syncAll    bool   // the checkpoint wants the segments synced
 	rewrite    bool   // the settled file is to be written
+	reaped     bool   // segments were found dead in this round
 	acks       []byte // it
 	txSettle   uint64 // round of the last settling by a transaction, or txWaiting; 0 when synced
 	unclaimed  bool   // found in the journal by Open, not opened since
@@ -114,7 +115,7 @@ func (l *Log) enter(r *round, p pass) (segments, moved bool) {
 		l.bypass(bound)
 		l.enterReap(p)
 		l.enterPunch(r, p)
-		return len(l.segments) > 0 || j.segmentTo > 0, false
+		return l.fileWork(p), false
 	}
 	if j.checkpoint {
 		j.checkpoint = false
@@ -131,7 +132,22 @@ func (l *Log) enter(r *round, p pass) (segments, moved bool) {
 	if l.want > l.durable.Load() && j.round > l.store.flusher.syncedRound.Load() {
 		r.wantSync = true
 	}
-	return len(l.segments) > 0 || j.segmentTo > 0 || len(j.acks) > 0, false
+	return l.fileWork(p), false
+}
+
+// fileWork reports whether plan will find something to do to the log's files,
+// or may. A thousand logs that only have entries for the journal must not
+// become five waves, between which the journal is synced.
+func (l *Log) fileWork(p pass) bool {
+	j := &l.journaled
+	switch {
+	case j.segmentTo > 0, j.syncAll, j.reaped, len(j.acks) > 0, p.final:
+		return true
+	case len(l.segments) == 0:
+		return false
+	}
+	_, bare, _ := l.unsynced()
+	return p.sync || bare && l.want > l.durable.Load() || l.sealable()
 }
 
 // spreadSave sends the unsaved batches below bound to the journal, or to the

@@ -179,7 +179,7 @@ func (l *Log) enterReap(p pass) {
 	}
 	if n := len(l.segments); n > 0 && p.sync && l.unsettled() == 0 && o.segmentTo == 0 {
 		if l.quiet == l.next.Load() {
-			l.segments[n-1].dead = true
+			l.segments[n-1].dead, o.reaped = true, true
 			o.rewrite = n == 1 && !l.transient // the settled file is all that remembers Next (invariant 10)
 		}
 		l.quiet = l.next.Load()
@@ -188,7 +188,7 @@ func (l *Log) enterReap(p pass) {
 		l.reap = false
 		for i := 0; i < len(l.segments)-1; i++ {
 			if s := l.segments[i]; s.base == s.next || l.isSettled(s.base, s.next) {
-				s.dead = true
+				s.dead, o.reaped = true, true
 			}
 		}
 	}
@@ -213,6 +213,7 @@ func (l *Log) txSettlePending() bool {
 
 // takeDead takes the dead segments out of the log.
 func (l *Log) takeDead(j *job) {
+	l.journaled.reaped = false
 	for i := len(l.segments) - 1; i >= 0; i-- {
 		if s := l.segments[i]; s.dead {
 			s.removed = true
