@@ -113,8 +113,7 @@ func (l *Log) enterCheckpoint(r *round) {
 	spill := tail > s.tune.carryBytes && l.flushLimit() == l.handled()
 	long := l.settled.intervals() > s.tune.carryRanges && !l.txSettlePending() // else the file would tell half of it
 	if (any || spill || long) && r.steps <= 0 {
-		c.todo = append(c.todo, l) // another time
-		c.visited = slices.DeleteFunc(c.visited, func(other *Log) bool { return other == l })
+		c.postpone(l)
 		return
 	}
 	if any || spill || long {
@@ -139,6 +138,12 @@ func (l *Log) enterCheckpoint(r *round) {
 		l.logged.low, l.logged.cursor = 0, 0
 		l.changed = true
 	}
+}
+
+// postpone leaves a log for another step.
+func (c *checkpoint) postpone(l *Log) {
+	c.todo = append(c.todo, l)
+	c.visited = slices.DeleteFunc(c.visited, func(other *Log) bool { return other == l })
 }
 
 // tailHeld is the number of bytes that only the journal has and that can go to
@@ -196,9 +201,12 @@ func (l *Log) carrySettled(r *round) {
 func (s *Store) endStep(r *round) {
 	js := &s.journal
 	c := &js.checkpoint
+	rest := c.visited[:0]
 	for _, l := range c.visited {
 		l.mu.Lock()
 		switch {
+		case l.filing:
+			rest = append(rest, l) // until that is done
 		case l.deleted:
 		case l.err != nil && l.err != ErrClosed:
 			c.keep = append(c.keep, l.id)
@@ -207,8 +215,8 @@ func (s *Store) endStep(r *round) {
 		}
 		l.mu.Unlock()
 	}
-	clear(c.visited)
-	c.visited = c.visited[:0]
+	clear(c.visited[len(rest):])
+	c.visited = rest
 	if r.done && js.err == nil {
 		for _, id := range js.w.KeptLogs() {
 			if !slices.Contains(c.keep, id) && s.keptIsSafe(id) {

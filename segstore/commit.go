@@ -40,7 +40,7 @@ type journalState struct {
 func (s *Store) isSynced(round uint64) bool {
 	f := &s.flusher
 	if s.o.DurabilityOS {
-		return round <= f.writtenRound
+		return round <= f.writtenRound.Load()
 	}
 	return round <= f.syncedRound.Load()
 }
@@ -71,7 +71,7 @@ func (s *Store) stageGroup(r *round, p pass) {
 			js.w.Add(&e.Entry)
 		}
 		var writes []journal.Write
-		err := s.withSpace(func() (err error) {
+		err := s.withSpace(&f.crew, func() (err error) {
 			writes, err = js.w.End()
 			return err
 		})
@@ -89,7 +89,7 @@ func (s *Store) stageGroup(r *round, p pass) {
 		s.histograms.GroupBytes.Observe(uint64(len(writes[0].Buf)))
 		s.histograms.GroupEntries.Observe(uint64(n))
 		if rest = rest[n:]; len(rest) > 0 {
-			f.io.run(s)
+			f.io.run(s, &f.crew)
 			s.groupWritten(r)
 		}
 	}
@@ -111,7 +111,7 @@ func (s *Store) groupWritten(r *round) {
 	}
 	f.io.aheadFailed = false
 	if js.err == nil {
-		f.writtenRound = r.number
+		f.writtenRound.Store(r.number)
 	}
 }
 
@@ -202,5 +202,5 @@ func (s *Store) syncJournal() {
 		return
 	}
 	js.w.Synced()
-	f.syncedRound.Store(f.writtenRound)
+	f.syncedRound.Store(f.writtenRound.Load())
 }

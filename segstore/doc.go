@@ -17,6 +17,8 @@
 //	flusher.go      the cycle (start here)       enter.go        what goes to the journal
 //	commit.go       ... a round as one group     checkpoint.go   making the older file superfluous
 //	plan.go         what goes to a log's files   persist.go      ... how it gets there
+//	reap.go         ... and is removed           wave.go         one wave of logs
+//	filer.go        waves beside the flusher
 //	spill.go        bounding memory              space.go        a full disk
 //	punch.go        space of settled records     puncher.go      ... at work
 //	survey.go       ... where it is              hole.go         ... its mark in the file
@@ -247,14 +249,15 @@
 // Close and Crash. A Batch and a Reader belong to one goroutine at a time.
 //
 // Lock order: gate.mu, then Log.mu, then one of Store.mu, Store.chunkMu, fetcher.mu,
-// puncher.mu or a lock of the arena; these five are leaves. Never two Log.mu. fileCache.mu is taken
+// puncher.mu, filer.mu or a lock of the arena; these six are leaves. Never two Log.mu. fileCache.mu is taken
 // with no other lock held, because files are opened under it (OpenLog, whose
 // log nobody knows yet, is the exception). Callbacks (OnCommit, wake) run with
 // no lock held.
 //
 // The lists of logs to visit, and the flags in a log that mirror them, change
 // under Store.mu. Of a log's disk side (segments, acks) the flusher is the only writer, under
-// the log's mutex where others read it: it reads them without. (The puncher makes
+// the log's mutex where others read it: it reads them without. Between Log.filing
+// being set, by the flusher, and being cleared, by the filer, the filer is that. (The puncher makes
 // holes in sealed segments, which the flusher does not write to any more.) The fields of a
 // segment that only it uses (created, entrySynced, unsynced, bare, full,
 // footerDirty), and the journal, need no lock at all.
@@ -265,7 +268,8 @@
 // with one small record adds a chunk of 4 KiB; busy ones get 16, 64, then 256
 // KiB chunks. Records in segments stay resident up to 2 MiB per log and 8 MiB for
 // all logs, blocks read from disk likewise; those that only the journal has up to
-// 8 MiB (Options.HeldBytes); all else is unwritten tail, bounded by Pressured. A
+// 8 MiB (Options.HeldBytes), twice that while the filer is behind; all else is
+// unwritten tail, bounded by Pressured. A
 // group of the journal is assembled in a buffer of its size, at most 4 MiB unless
 // a transaction is in it. After a power cut strays (replay.go) come on top.
 // A steady small record is written twice, to the journal and to its segment, if

@@ -19,6 +19,7 @@ type journaled struct {
 	checkpoint bool   // visited for the checkpoint in this round
 	syncAll    bool   // the checkpoint wants the segments synced
 	rewrite    bool   // the settled file is to be written
+	tickSync   bool   // the round came with a sync tick
 	reaped     bool   // segments were found dead in this round
 	acks       []byte // it
 	txSettle   uint64 // round of the last settling by a transaction, or txWaiting; 0 when synced
@@ -39,6 +40,7 @@ type round struct {
 	number   uint64
 	logs     []*Log
 	segments []*Log // those that have something to do with files
+	later    []*Log // those whose files are the filer's business
 	entries  []entry
 	ackBytes int64 // left for settled entries that nobody waits for
 	steps    int   // left for logs that a checkpoint writes out
@@ -53,8 +55,9 @@ type round struct {
 func (r *round) reset(number uint64) {
 	clear(r.logs)
 	clear(r.segments)
+	clear(r.later)
 	clear(r.entries)
-	*r = round{number: number, logs: r.logs[:0], segments: r.segments[:0], entries: r.entries[:0]}
+	*r = round{number: number, logs: r.logs[:0], segments: r.segments[:0], later: r.later[:0], entries: r.entries[:0]}
 }
 
 // add puts an entry of the log into the round.
@@ -77,31 +80,36 @@ func (l *Log) owns() bool {
 	return l.acks != nil || len(l.segments) > 0 || l.journaled.files != 0
 }
 
+// visit says whether a round has something to do to a log's files.
+type visit uint8
+
+const (
+	visitNone  visit = iota
+	visitNow         // in a wave of the round
+	visitLater       // by the filer: nobody waits for it
+)
+
 // enter decides what of the log goes into the journal in this round, and what
 // to its segments. It reports whether the log has to be looked at by plan, and
 // whether somebody waits in vain. Called with the log's mutex held.
-func (l *Log) enter(r *round, p pass) (segments, moved bool) {
+func (l *Log) enter(r *round, p pass) (v visit, moved bool) {
 	j := &l.journaled
 	switch {
 	case l.deleted:
-		if !l.transient && j.files != 0 && !l.gone {
-			l.add(r, journal.Entry{Kind: journal.Deleted, ID: l.id}, nil)
-			j.files, r.wantSync = 0, true
-		}
-		return true, true
+		return l.enterDeleted(r), true
 	case l.err != nil && l.err != ErrClosed: // while closing, what was appended goes out
 		if !l.transient && l.store.journal.err == nil && j.txEnd > l.handled() {
 			l.chooseEntries(r, j.txEnd) // a transaction that was complete before
 			l.noteTransactions(r)
 		}
-		return false, true
+		return visitNone, true
 	case j.bypassTo != 0: // between two waves: its turn comes
 		if !l.transient && j.txEnd > l.handled() {
 			l.chooseEntries(r, j.txEnd) // the other logs of a transaction are in this round
 			l.noteTransactions(r)
 		}
 		l.list(listUrgent) // for what came since
-		return true, false
+		return visitNow, false
 	}
 	before := l.aged
 	if p.tick {
@@ -111,6 +119,11 @@ func (l *Log) enter(r *round, p pass) (segments, moved bool) {
 		}
 	}
 	bound := l.eligible(p, before)
+	if l.filing {
+		l.enterBeside(r, p, bound)
+		return visitNone, false
+	}
+	j.tickSync = p.sync
 	if l.transient {
 		l.bypass(bound)
 		l.enterReap(p)
@@ -129,25 +142,68 @@ func (l *Log) enter(r *round, p pass) (segments, moved bool) {
 	l.enterSettled(r, p)
 	l.enterReap(p)
 	l.enterPunch(r, p)
-	if l.want > l.durable.Load() && j.round > l.store.flusher.syncedRound.Load() {
+	l.noteWanted(r)
+	v = l.fileWork(p)
+	l.filing = v == visitLater
+	return v, false
+}
+
+// noteWanted has the round's group synced, if somebody waits for what the
+// journal has of the log.
+func (l *Log) noteWanted(r *round) {
+	if l.want > l.durable.Load() && l.journaled.round > l.store.flusher.syncedRound.Load() {
 		r.wantSync = true
 	}
-	return l.fileWork(p), false
+}
+
+// enterDeleted tells the journal, and has the files removed.
+func (l *Log) enterDeleted(r *round) visit {
+	if !l.transient && l.journaled.files != 0 && !l.gone {
+		l.add(r, journal.Entry{Kind: journal.Deleted, ID: l.id}, nil)
+		l.journaled.files, r.wantSync = 0, true
+	}
+	if l.filing || l.gone {
+		return visitNone // the filer lists it again
+	}
+	return visitNow
+}
+
+// enterBeside is enter while the filer has the log's files: all goes to the
+// journal, and nothing is decided about files.
+func (l *Log) enterBeside(r *round, p pass, bound uint64) {
+	j := &l.journaled
+	if j.checkpoint {
+		j.checkpoint = false
+		l.store.journal.checkpoint.postpone(l)
+	}
+	if j.txEnd > l.handled() {
+		bound = max(bound, j.txEnd)
+	}
+	l.chooseEntries(r, bound)
+	l.noteTransactions(r)
+	l.enterSettled(r, p)
+	l.noteWanted(r)
+	l.missed = l.missed || l.spill || len(l.rolls) > 0 || l.want > l.durable.Load() && l.bare()
 }
 
 // fileWork reports whether plan will find something to do to the log's files,
-// or may. A thousand logs that only have entries for the journal must not
-// become five waves, between which the journal is synced.
-func (l *Log) fileWork(p pass) bool {
+// or may, and when. A thousand logs that only have entries for the journal must
+// not become five waves, between which the journal is synced.
+func (l *Log) fileWork(p pass) visit {
 	j := &l.journaled
+	bare := l.bare()
 	switch {
 	case j.segmentTo > 0, j.syncAll, j.reaped, len(j.acks) > 0, p.final:
-		return true
 	case len(l.segments) == 0:
-		return false
+		return visitNone
+	case p.sync, bare && l.want > l.durable.Load(), l.sealable():
+	default:
+		return visitNone
 	}
-	_, bare, _ := l.unsynced()
-	return p.sync || bare && l.want > l.durable.Load() || l.sealable()
+	if l.transient || p.final || bare || j.bypassTo > 0 || l.store.noSpace.Load() {
+		return visitNow
+	}
+	return visitLater
 }
 
 // spreadSave sends the unsaved batches below bound to the journal, or to the

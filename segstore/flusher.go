@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/basaltmq/basaltmq/segstore/disk"
 	"github.com/basaltmq/basaltmq/segstore/journal"
 )
 
@@ -26,9 +25,10 @@ import (
 //     are memory (spill.go), a checkpoint, settled segments, and syncs.
 //  2. group (commit.go): all entries become one group, written at once. More than
 //     4 MiB of them are cut into several, unless a transaction is among them.
-//  3. the logs with something to do to their files go through waves of at most
-//     tuning.waveLogs, which bounds the files in use; the first wave shares
-//     its submissions with the group. A wave:
+//  3. the logs with something to do to their files for which somebody may wait go
+//     through waves of at most tuning.waveLogs, which bounds the files in use; the
+//     first wave shares its submissions with the group. The others are the filer's
+//     (filer.go), which does waves of its own when the group is done. A wave:
 //     plan: under each log's mutex, give the batches their segment and position,
 //     decide which files need a sync, which segments are dead;
 //     stage: without locks, create directories and files, open what is needed,
@@ -53,32 +53,29 @@ import (
 // by this goroutine, so the position in a segment grows with the offset, and so
 // it does in the journal but for what is carried. A batch passed over as
 // settled is never written later, so segments have holes but no overlaps.
-// Durable is raised in finish alone, to what was chosen before the writes,
-// when the round of the log's last entry is synced and no segment has bare
+// Durable is raised in finish and by the filer, to what was chosen before the
+// writes, when the round of the log's last entry is synced and no segment has bare
 // bytes, which are unsynced ones that the journal does not have.
 //
 // Tried and dropped: one write per batch (the system call costs more than the
 // bytes), writing the trailer with the last batches (after power loss a valid
 // trailer may then stand behind batches that never arrived), and syncing
 // segments instead of a journal (two syncs and a write for each queue that a
-// confirm touches: 100 queues confirmed a few hundred messages a second).
+// confirm touches: 100 queues confirmed a few hundred messages a second), and
+// visiting the files of every log that has some in every round (a thousand logs
+// made five waves, each with a group and a sync, where one was enough).
 type flusher struct {
 	lastTick, lastSync, lastStep time.Time
 
 	rounds        uint64        // numbers given
 	syncedRound   atomic.Uint64 // entries of rounds up to it are on stable storage
-	writtenRound  uint64        // and up to it in the page cache
+	writtenRound  atomic.Uint64 // and up to it in the page cache
 	main, between round
-	jobs          []job
-	io            ioGroup
-	journalJob    job // owns the journal's operations
-	moved         bool
-	rootUnsynced  bool // directories were made in logs/ since its last sync
-	trashed       uint64
-	forgotten     []uint64 // logs whose entries mean nothing any more
-	spaceTries    int      // since Close began
-	hurried       bool     // a write that finds no space fails at once
-	firstErr      error    // of the final pass
+	crew
+	journalJob job // owns the journal's operations
+	moved      bool
+	trashed    uint64
+	forgotten  []uint64 // logs whose entries mean nothing any more
 }
 
 const (
@@ -104,6 +101,9 @@ func (s *Store) runFlusher() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
+		if s.filer.moved.Load() {
+			s.report()
+		}
 		wait, p := s.nextPass()
 		if wait > 0 {
 			timer.Reset(wait)
@@ -145,7 +145,7 @@ func (s *Store) nextPass() (wait time.Duration, p pass) {
 	}
 	if s.journal.checkpoint.running && s.journal.err == nil {
 		rest := s.o.FlushInterval - now.Sub(f.lastStep)
-		if len(s.journal.metaDone) > 0 {
+		if len(s.journal.metaDone) > 0 || s.journalBehind.Load() && len(s.journal.checkpoint.visited) > 0 && s.filer.idle() {
 			rest = 0
 		}
 		wait = min(wait, rest)
@@ -180,8 +180,9 @@ func (s *Store) cycle(p pass) {
 	f := &s.flusher
 	s.cycles.Add(1)
 	p.short = s.short()
+	s.awaitFiler()
 	s.turnJournal(&p)
-	r := &f.main
+	r, idle := &f.main, s.filer.idle()
 	s.beginRound(r, p, func(logs []*Log) []*Log {
 		if p.tick {
 			logs = s.takeList(logs, &s.dirty, listDirty)
@@ -197,7 +198,7 @@ func (s *Store) cycle(p pass) {
 				logs = takeOne(logs, l)
 			}
 		}
-		if p.tick {
+		if p.tick && idle {
 			logs = s.takeSpills(logs)
 		}
 		if p.step || p.all {
@@ -227,10 +228,13 @@ func (s *Store) beginRound(r *round, p pass, take func([]*Log) []*Log) {
 	s.gate.enter(s, r)
 	for _, l := range logs {
 		l.mu.Lock()
-		segments, moved := l.enter(r, p)
+		visit, moved := l.enter(r, p)
 		l.mu.Unlock()
-		if segments {
+		switch visit {
+		case visitNow:
 			r.segments = append(r.segments, l)
+		case visitLater:
+			r.later = append(r.later, l)
 		}
 		f.moved = f.moved || moved
 	}
@@ -259,6 +263,7 @@ func (s *Store) runRound(r *round, p pass) {
 		if first {
 			s.wave(rest[:n], p, r)
 			s.finish(r.logs)
+			s.giveToFiler(r.later)
 		} else {
 			s.wave(rest[:n], p, nil)
 			s.finish(rest[:n])
@@ -283,7 +288,7 @@ func (s *Store) finish(logs []*Log) {
 
 // report calls OnCommit if somebody may wait for what a wave did.
 func (s *Store) report() {
-	moved := s.flusher.moved
+	moved := s.filer.moved.Swap(false) || s.flusher.moved
 	s.flusher.moved = false
 	if s.pressured.Load() && s.unwritten.Load() <= s.o.TailBytesLow {
 		s.pressured.Store(false)
@@ -293,92 +298,4 @@ func (s *Store) report() {
 		s.commits.Add(1)
 		s.o.OnCommit()
 	}
-}
-
-// wave does one wave of logs; the first of a round has its group too.
-func (s *Store) wave(logs []*Log, p pass, r *round) {
-	f := &s.flusher
-	if cap(f.jobs) < len(logs) {
-		f.jobs = make([]job, len(logs))
-	}
-	busyJobs := 0
-	for _, l := range logs {
-		j := &f.jobs[:cap(f.jobs)][busyJobs]
-		l.mu.Lock()
-		busy := l.plan(j, p)
-		l.mu.Unlock()
-		if busy {
-			busyJobs++
-		}
-	}
-	jobs := f.jobs[:busyJobs]
-	for i := range jobs {
-		s.stage(&jobs[i])
-	}
-	if r != nil {
-		s.stageGroup(r, p)
-		if s.journal.pending && r.wantSync && f.io.joinSync() {
-			s.journal.joined = true
-			s.journal.syncs.Add(1)
-		}
-	}
-	f.io.run(s)
-	if r != nil {
-		s.groupWritten(r)
-	}
-	s.syncJobs(jobs, r)
-	s.sealJobs(jobs)
-	for i := range jobs {
-		s.concludeJob(&jobs[i])
-	}
-	s.removeDead(jobs)
-	for i := range jobs {
-		jobs[i].reset(nil)
-	}
-}
-
-func (s *Store) concludeJob(j *job) {
-	for _, h := range j.handles {
-		s.files.release(h)
-	}
-	if j.acksFile != nil {
-		_ = j.acksFile.Close() // only after a failure
-	}
-	if j.remove {
-		return
-	}
-	l := j.log
-	l.mu.Lock()
-	fenced := j.err != nil && (l.err == nil || l.err == ErrClosed)
-	l.conclude(j)
-	l.mu.Unlock()
-	for i := range j.extents {
-		j.extents[i].buf.Release()
-	}
-	if fenced {
-		s.fencedLogs.Add(1)
-		s.o.Logger.Error("segstore: the log is fenced: it takes no more records until the broker is restarted; check the disk",
-			"log", l.id, "error", j.err)
-	}
-	if s.flusher.firstErr == nil {
-		s.flusher.firstErr = j.err
-	}
-}
-
-// fail records the first error of a job.
-func (j *job) fail(err error) {
-	if j.err == nil && err != nil {
-		j.err = fmt.Errorf("segstore: %w", err)
-	}
-}
-
-// open acquires a file of the job's log until the end of the wave.
-func (s *Store) open(j *job, base uint64, name string, flag disk.Flag) disk.File {
-	h, err := s.files.acquire(fileKey{j.log.id, base}, j.log.path(name), flag)
-	if err != nil {
-		j.fail(err)
-		return nil
-	}
-	j.handles = append(j.handles, h)
-	return h.file
 }

@@ -58,19 +58,21 @@ func (g *ioGroup) addWrite(j *job, file disk.File, pos int64, buf []byte, option
 // run carries out what was queued, but not for jobs that failed before, and
 // gives errors to their jobs. A write that finds no space is tried again until
 // there is some: repeating it whole is safe. A failed sync is not repeated.
-func (g *ioGroup) run(s *Store) {
+func (g *ioGroup) run(s *Store, c *crew) {
 	defer g.reset()
 	g.keep(func(i int) bool { return g.owners[i].err == nil })
 	for g.n > 0 {
 		g.left.Store(int64(g.n))
 		began := time.Now()
-		if w, ok := s.disk.(disk.Waiter); ok && g.n == 1 {
-			w.Wait(g.ops[0])
+		if w, ok := s.disk.(disk.Waiter); ok && (g.n == 1 || c.behind && g.ops[0].Kind == disk.Write) {
+			for _, op := range g.ops[:g.n] {
+				w.Wait(op)
+			}
 		} else {
 			s.disk.Submit(g.ops[:g.n])
 		}
 		<-g.done
-		if g.syncs() {
+		if !c.behind && g.syncs() {
 			s.histograms.Sync.ObserveTime(time.Since(began))
 		}
 		full := error(nil)
@@ -106,7 +108,7 @@ func (g *ioGroup) run(s *Store) {
 			break
 		}
 		g.keep(func(i int) bool { return g.ops[i].Kind == disk.Write && disk.IsNoSpace(g.ops[i].Err) })
-		if !s.waitForSpace(full) {
+		if !s.waitForSpace(c, full) {
 			for i := range g.n {
 				g.owners[i].fail(g.ops[i].Err)
 			}

@@ -55,6 +55,8 @@ type Log struct {
 	punch   punching      // see punch.go
 	spill   bool          // its chunks are to be written to a segment: memory is short; the flusher's
 	reap    bool          // a segment may be wholly settled
+	filing  bool          // its files are the filer's; set by the flusher, ended by the filer
+	missed  bool          // there was something else to do to them meanwhile
 	deleted bool
 	gone    bool   // and the flusher has seen it
 	quiet   uint64 // Next as the previous sync tick saw it, when all was settled

@@ -1,6 +1,7 @@
 package segstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,6 +25,7 @@ func Open(o Options) (*Store, error) {
 		kick: make(chan struct{}, 1), calls: make(chan func(error)), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	s.files.init(o.Disk, o.tune.filesMax)
+	s.filer.init()
 	for _, dir := range []string{transientDir, trashDir} {
 		if err := s.disk.RemoveAll(dir); err != nil {
 			return nil, fmt.Errorf("segstore: %w", err)
@@ -72,6 +74,7 @@ func (s *Store) shutdown(flush bool) error {
 	s.mu.Unlock()
 	close(s.stop)
 	<-s.stopped
+	s.stopFiler()
 	s.stopFetcher()
 	s.stopPuncher()
 	s.gate.mu.Lock()
@@ -88,7 +91,7 @@ func (s *Store) shutdown(flush bool) error {
 		s.flushAll()
 	}
 	s.abandon()
-	return s.flusher.firstErr
+	return cmp.Or(s.flusher.firstErr, s.filer.firstErr)
 }
 
 // flushAll writes everything to segments and settled files, and marks the

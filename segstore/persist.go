@@ -8,8 +8,8 @@ import (
 )
 
 // stage opens the files of a job and queues its writes.
-func (s *Store) stage(j *job) {
-	f, l := &s.flusher, j.log
+func (s *Store) stage(w *crew, j *job) {
+	l := j.log
 	for i := range j.extents {
 		e := &j.extents[i]
 		flag := disk.ReadWrite
@@ -17,7 +17,7 @@ func (s *Store) stage(j *job) {
 			flag = disk.CreateNew
 			s.files.forget(fileKey{l.id, e.segment.base})
 			if e.segment == l.segments[0] && (l.acks == nil || !l.acks.exists) { // the log's first file
-				s.makeDir(j)
+				s.makeDir(w, j)
 			}
 		}
 		file := s.open(j, e.segment.base, segmentName(e.segment.base), flag)
@@ -26,53 +26,54 @@ func (s *Store) stage(j *job) {
 		}
 		if !e.segment.created {
 			e.segment.created = true
-			f.io.add(j, disk.Write, file, 0, encodeSegmentHeader(l.segmentVersion(), l.id, e.segment.base, s.tune.now().UnixMilli()))
+			w.io.add(j, disk.Write, file, 0, encodeSegmentHeader(l.segmentVersion(), l.id, e.segment.base, s.tune.now().UnixMilli()))
 		}
 		for rest := e.data; len(rest) > 0; {
 			n := batchLength(rest)
 			sealBatch(rest[:n:n])
 			rest = rest[n:]
 		}
-		f.io.add(j, disk.Write, file, e.pos, e.data)
+		w.io.add(j, disk.Write, file, e.pos, e.data)
 	}
 	if len(j.acks) == 0 {
 		return
 	}
 	if len(l.segments) == 0 && !l.acks.exists {
-		s.makeDir(j)
+		s.makeDir(w, j)
 	}
 	if j.err == nil {
-		j.fail(s.withSpace(func() (err error) {
+		j.fail(s.withSpace(w, func() (err error) {
 			j.acksFile, err = s.disk.Open(l.path(settledTempName), disk.CreateNew)
 			return err
 		}))
 	}
 	if j.err == nil {
-		f.io.add(j, disk.Write, j.acksFile, 0, j.acks)
+		w.io.add(j, disk.Write, j.acksFile, 0, j.acks)
 	}
 }
 
 // makeDir creates the directory of the job's log.
-func (s *Store) makeDir(j *job) {
-	j.fail(s.withSpace(func() error { return s.disk.MkdirAll(j.log.dir()) }))
-	s.flusher.rootUnsynced = s.flusher.rootUnsynced || !j.log.transient
+func (s *Store) makeDir(w *crew, j *job) {
+	j.fail(s.withSpace(w, func() error { return s.disk.MkdirAll(j.log.dir()) }))
+	if !j.log.transient {
+		s.rootUnsynced.Store(true)
+	}
 }
 
 // syncJobs makes durable what the jobs, and with r the journal, ask for: files,
 // then names. A new settled file is synced before it takes its name.
-func (s *Store) syncJobs(jobs []job, r *round) {
-	f := &s.flusher
+func (s *Store) syncJobs(w *crew, jobs []job, r *round) {
 	asked := false
 	for i := range jobs {
 		if j := &jobs[i]; j.sync && j.err == nil {
 			asked = true
-			s.stageSyncs(j)
+			s.stageSyncs(w, j)
 		}
 	}
 	if r != nil {
 		s.stageGroupSync(r)
 	}
-	f.io.run(s)
+	w.io.run(s, w)
 	if r != nil {
 		s.groupSynced(r)
 	}
@@ -84,26 +85,37 @@ func (s *Store) syncJobs(jobs []job, r *round) {
 			j.fail(j.acksFile.Close())
 			j.acksFile = nil
 			if j.err == nil {
-				j.fail(s.withSpace(func() error { return s.disk.Rename(j.log.path(settledTempName), j.log.path(settledName)) }))
+				j.fail(s.withSpace(w, func() error { return s.disk.Rename(j.log.path(settledTempName), j.log.path(settledName)) }))
 				j.log.acks.exists = true
 			}
 		}
 	}
-	if f.rootUnsynced {
-		if err := s.disk.SyncDir(logsDir); err != nil {
-			for i := range jobs {
-				if jobs[i].sync {
-					jobs[i].fail(err)
-				}
+	if err := s.syncRoot(); err != nil {
+		for i := range jobs {
+			if jobs[i].sync {
+				jobs[i].fail(err)
 			}
-		} else {
-			f.rootUnsynced = false
 		}
 	}
 	s.syncDirs(jobs)
 	for i := range jobs {
 		jobs[i].noteSynced()
 	}
+}
+
+// syncRoot makes the names of logs' directories durable. Who finds nothing to do
+// can rely on them: the other crew is not in the middle of it.
+func (s *Store) syncRoot() error {
+	s.rootMu.Lock()
+	defer s.rootMu.Unlock()
+	if !s.rootUnsynced.Swap(false) {
+		return nil
+	}
+	err := s.disk.SyncDir(logsDir)
+	if err != nil {
+		s.rootUnsynced.Store(true)
+	}
+	return err
 }
 
 // newEntries reports whether the log's directory has names that may not be
@@ -151,7 +163,7 @@ func (s *Store) syncDirs(jobs []job) {
 	group.Wait()
 }
 
-func (s *Store) stageSyncs(j *job) {
+func (s *Store) stageSyncs(w *crew, j *job) {
 	l := j.log
 	for i := len(l.segments) - 1; i >= 0; i-- {
 		seg := l.segments[i]
@@ -160,12 +172,12 @@ func (s *Store) stageSyncs(j *job) {
 		}
 		if seg.unsynced || j.footers && seg.footerDirty {
 			if file := s.open(j, seg.base, segmentName(seg.base), disk.ReadWrite); file != nil {
-				s.flusher.io.add(j, disk.Sync, file, 0, nil)
+				w.io.add(j, disk.Sync, file, 0, nil)
 			}
 		}
 	}
 	if j.acksFile != nil {
-		s.flusher.io.add(j, disk.Sync, j.acksFile, 0, nil)
+		w.io.add(j, disk.Sync, j.acksFile, 0, nil)
 	}
 }
 
@@ -183,8 +195,7 @@ func (j *job) noteSynced() {
 
 // sealJobs writes index and trailer of the segments that are ready for it, which
 // means that their batches are synced (invariant 9).
-func (s *Store) sealJobs(jobs []job) {
-	f := &s.flusher
+func (s *Store) sealJobs(w *crew, jobs []job) {
 	for i := range jobs {
 		j := &jobs[i]
 		for k := len(j.log.segments) - 1; k >= 0 && j.err == nil && !j.remove; k-- {
@@ -199,12 +210,12 @@ func (s *Store) sealJobs(jobs []job) {
 				j.log.mu.Lock()
 				footer := seg.encodeFooter()
 				j.log.mu.Unlock()
-				f.io.add(j, disk.Write, file, seg.end, footer)
+				w.io.add(j, disk.Write, file, seg.end, footer)
 				j.sealing = append(j.sealing, seg)
 			}
 		}
 	}
-	f.io.run(s)
+	w.io.run(s, w)
 	for i := range jobs {
 		j := &jobs[i]
 		if j.err != nil || len(j.sealing) == 0 {

@@ -1,8 +1,6 @@
 package segstore
 
 import (
-	"slices"
-
 	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/segstore/disk"
 )
@@ -165,64 +163,6 @@ func (l *Log) openSegment(offset uint64, length int64) *segment {
 	return s
 }
 
-// enterReap decides which segments are dead, being wholly settled, and whether
-// the settled file is written. It is done when the log enters, and not in plan, so
-// that a transaction can't come in between; and not while a transaction that
-// settled something of the log waits to be durable: after a crash it would be
-// done in part. The last segment stays until a whole sync interval has passed
-// without an append: it carries the log's next offset, and a queue that is
-// emptied and filled all the time would create a file for every message.
-func (l *Log) enterReap(p pass) {
-	o := &l.journaled
-	if l.txSettlePending() {
-		return
-	}
-	if n := len(l.segments); n > 0 && p.sync && l.unsettled() == 0 && o.segmentTo == 0 {
-		if l.quiet == l.next.Load() {
-			l.segments[n-1].dead, o.reaped = true, true
-			o.rewrite = n == 1 && !l.transient // the settled file is all that remembers Next (invariant 10)
-		}
-		l.quiet = l.next.Load()
-	}
-	if l.reap {
-		l.reap = false
-		for i := 0; i < len(l.segments)-1; i++ {
-			if s := l.segments[i]; s.base == s.next || l.isSettled(s.base, s.next) {
-				s.dead, o.reaped = true, true
-			}
-		}
-	}
-	if n := len(l.segments); n > 1 && l.segments[n-1].dead && l.segments[n-2].dead {
-		o.rewrite = !l.transient
-	}
-	if o.rewrite || p.final && l.stale && (l.acks != nil || len(l.segments) > 0 || o.segmentTo > 0) {
-		o.acks = l.encodeSettled(l.store.tune.now().UnixMilli(), l.handled())
-	}
-	o.rewrite = false
-}
-
-// txSettlePending reports whether a transaction that settled offsets of the log
-// is not durable yet.
-func (l *Log) txSettlePending() bool {
-	o := &l.journaled
-	if o.txSettle != 0 && o.txSettle != txWaiting && o.txSettle <= l.store.flusher.syncedRound.Load() {
-		o.txSettle = 0
-	}
-	return o.txSettle != 0
-}
-
-// takeDead takes the dead segments out of the log.
-func (l *Log) takeDead(j *job) {
-	l.journaled.reaped = false
-	for i := len(l.segments) - 1; i >= 0; i-- {
-		if s := l.segments[i]; s.dead {
-			s.removed = true
-			j.dead = append(j.dead, s)
-			l.segments = slices.Delete(l.segments, i, i+1)
-		}
-	}
-}
-
 // planSettled takes the settled file that enterReap has made.
 func (l *Log) planSettled(j *job) {
 	o := &l.journaled
@@ -269,6 +209,17 @@ func (l *Log) unsynced() (any, bare, many bool) {
 	return any, bare, many
 }
 
+// bare reports whether a segment has something that is neither on stable storage
+// nor in the journal. Unlike unsynced it may be asked while the filer is at work.
+func (l *Log) bare() bool {
+	for i := len(l.segments) - 1; i >= 0 && !l.segments[i].sealed; i-- {
+		if l.segments[i].bare {
+			return true
+		}
+	}
+	return false
+}
+
 // sealable reports whether a segment waits for nothing but its footer.
 func (l *Log) sealable() bool {
 	for i := len(l.segments) - 1; i >= 0 && !l.segments[i].sealed; i-- {
@@ -296,8 +247,7 @@ func (l *Log) promote() (moved bool) {
 	}
 	durable := l.low.Load()
 	if o := &l.journaled; o.bypassTo == 0 {
-		_, bare, _ := l.unsynced()
-		if l.store.o.DurabilityOS || !bare && o.round <= l.store.flusher.syncedRound.Load() {
+		if l.store.isSynced(o.round) && (l.store.o.DurabilityOS || !l.bare()) {
 			durable = max(durable, l.handled())
 		}
 	}
@@ -315,8 +265,17 @@ func (l *Log) relist() {
 	switch {
 	case left && l.transient && !settledTail:
 		l.list(listParked)
-	case left || settledTail || l.reap || l.changed && !l.transient && l.owns():
+	case left || settledTail || l.reap && !l.filing || l.changed && !l.transient && l.owns():
 		l.list(listDirty)
+	}
+	if l.heldBytes.Load() > 0 {
+		l.list(listHeld)
+	}
+	if l.filing {
+		if l.journaled.round > l.store.flusher.syncedRound.Load() {
+			l.list(listSlow)
+		}
+		return // the filer does the rest
 	}
 	_, bare, many := l.unsynced()
 	slow := len(l.segments) > 0 && (l.unsettled() == 0 || !l.transient && (bare || many || l.footersDirty()))
@@ -325,9 +284,6 @@ func (l *Log) relist() {
 	}
 	if slow || l.punch.wanted || !l.transient && l.journaled.round > l.store.flusher.syncedRound.Load() {
 		l.list(listSlow)
-	}
-	if l.heldBytes.Load() > 0 {
-		l.list(listHeld)
 	}
 }
 
@@ -344,9 +300,6 @@ func (l *Log) conclude(j *job) {
 	for _, e := range j.extents {
 		e.segment.written()
 	}
-	if len(j.acks) > 0 {
-		l.stale = l.changed
-	}
 }
 
 // finish publishes what the round did for the log: its entries are written, or
@@ -360,9 +313,18 @@ func (l *Log) finish() (moved bool) {
 	if l.deleted || l.err != nil && l.err != ErrClosed {
 		return true
 	}
-	l.evict()
+	return l.settleDown()
+}
+
+// settleDown publishes what is durable, and lists the log for what is left.
+func (l *Log) settleDown() (moved bool) {
+	if !l.filing {
+		l.evict()
+	}
 	moved = l.promote()
-	l.startPunch()
+	if !l.filing {
+		l.startPunch()
+	}
 	l.relist()
 	return moved
 }

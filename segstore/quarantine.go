@@ -66,6 +66,9 @@ func (s *Store) moveAside(id uint64) error {
 // quarantineLog writes what the journal has of the log to its directory, moves
 // that aside, and forgets the log. The flusher's. If it fails, the log is as it was.
 func (s *Store) quarantineLog(l *Log) error {
+	if !s.filer.wait() { // it may have the log's files in hand
+		return errNoSpace
+	}
 	o := orphan{store: s, log: l}
 	err := o.save()
 	if err == nil {

@@ -21,8 +21,8 @@ import (
 type RetainedOptions struct {
 	// SegmentBytes is the size at which a segment is closed; 0: the store's.
 	SegmentBytes int64
-	// Sealed is called after a segment was closed for good, by the flusher's
-	// goroutine and with no lock held. It must not block.
+	// Sealed is called after a segment was closed for good, by a goroutine of the
+	// store and with no lock held. It must not block.
 	Sealed func()
 	// Skip is a number of offsets to leave out.
 	Skip uint64

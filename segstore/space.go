@@ -23,31 +23,35 @@ var errNoSpace = fmt.Errorf("segstore: the flusher waits for space: %w", syscall
 const spaceTriesAtClose = 3
 
 // waitForSpace waits a while and reports whether to try again.
-func (s *Store) waitForSpace(err error) bool {
-	f := &s.flusher
-	if f.hurried {
+func (s *Store) waitForSpace(w *crew, err error) bool {
+	if w.hurried {
 		return false
 	}
 	if s.noSpace.CompareAndSwap(false, true) {
 		s.o.Logger.Error("segstore: the disk is full: publishing waits until there is space; nothing that was confirmed is lost", "error", err)
 		s.o.OnCommit()
 	}
+	calls := s.calls
+	if w.behind {
+		calls = nil // the flusher takes them
+		s.filer.hinder()
+	}
 	select {
 	case <-s.stop:
-		f.spaceTries++
-		return f.spaceTries < spaceTriesAtClose && s.reclaim()
+		w.spaceTries++
+		return w.spaceTries < spaceTriesAtClose && s.reclaim(w)
 	default:
 	}
-	if s.reclaim() {
+	if s.reclaim(w) {
 		return true
 	}
 	timer := time.NewTimer(s.tune.spaceWait)
 	defer timer.Stop()
 	select {
 	case <-s.stop:
-		f.spaceTries++
-		return f.spaceTries < spaceTriesAtClose
-	case call := <-s.calls:
+		w.spaceTries++
+		return w.spaceTries < spaceTriesAtClose
+	case call := <-calls:
 		call(errNoSpace)
 		return true
 	case <-timer.C:
@@ -59,19 +63,20 @@ func (s *Store) waitForSpace(err error) bool {
 func (s *Store) spaceIsBack() {
 	if s.noSpace.CompareAndSwap(true, false) {
 		s.o.Logger.Warn("segstore: there is space on the disk again")
-		s.flusher.moved = true
+		s.filer.moved.Store(true)
+		s.wake()
 	}
 }
 
 // withSpace does a call that changes names, again and again while it finds no
 // space.
-func (s *Store) withSpace(do func() error) error {
+func (s *Store) withSpace(w *crew, do func() error) error {
 	for {
 		err := do()
 		if err == nil || !disk.IsNoSpace(err) {
 			return err
 		}
-		if !s.waitForSpace(err) {
+		if !s.waitForSpace(w, err) {
 			return err
 		}
 		if err = do(); err == nil {
@@ -86,7 +91,7 @@ func (s *Store) withSpace(do func() error) error {
 // reclaim removes the segments that were settled since the cycle began, and
 // reports whether there was one. The last segment of a log stays: it may be the
 // one that waits.
-func (s *Store) reclaim() (freed bool) {
+func (s *Store) reclaim(w *crew) (freed bool) {
 	s.gate.mu.Lock() // no transaction is half done
 	defer s.gate.mu.Unlock()
 	s.mu.Lock()
@@ -98,7 +103,7 @@ func (s *Store) reclaim() (freed bool) {
 	for _, l := range logs {
 		var dead []*segment
 		l.mu.Lock()
-		if l.reap && !l.deleted && !l.txSettlePending() {
+		if (l.reap || l.journaled.reaped) && l.filing == w.behind && !l.deleted && !l.txSettlePending() {
 			kept := l.segments[:0:0]
 			for i, seg := range l.segments {
 				if i < len(l.segments)-1 && seg.sealed && !seg.footerDirty && (seg.base == seg.next || l.isSettled(seg.base, seg.next)) {

@@ -2,9 +2,12 @@ package segstore
 
 // Memory for records that only the journal has is bounded by Options.HeldBytes
 // for the whole store. Beyond it, tails go to their segments, into the page
-// cache only: the journal is what makes them durable. One wave of logs per
-// flush tick, those that hold more than the smallest chunk first, because a
+// cache only: the journal is what makes them durable. At each flush tick when the filer
+// is idle it gets some, those that hold more than the smallest chunk first, because a
 // file for each of ten thousand quiet queues is the dearest way to save memory.
+
+// spillWaves bounds how many waves of logs enter a round for memory's sake.
+const spillWaves = 5
 
 // overHeld says that such memory exceeds its bound.
 func (s *Store) overHeld() bool { return s.heldBytes.Load() > s.o.HeldBytes }
@@ -15,7 +18,7 @@ func (s *Store) takeSpills(logs []*Log) []*Log {
 		return logs
 	}
 	excess := s.heldBytes.Load() - s.o.HeldBytes*3/4
-	left := s.tune.waveLogs
+	left := spillWaves * s.tune.waveLogs
 	for pass := range 2 {
 		kept := s.holders[:0]
 		for _, l := range s.holders {

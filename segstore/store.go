@@ -84,6 +84,7 @@ type tuning struct {
 	carryBytes    int64 // a checkpoint carries smaller tails over to the new file
 	carryRanges   int   // and sets of up to so many settled ranges
 	ackBytes      int64 // settled entries in one flush tick
+	heldFactor    int64 // times HeldBytes, and the flusher waits for the filer
 	stepLogs      int   // logs that a checkpoint writes out in one step
 	aheadBytes    int64 // zeros written ahead in the journal
 	spaceWait     time.Duration
@@ -122,6 +123,7 @@ func (o *Options) setDefaults() {
 	setDefault(&t.carryBytes, 2<<10)
 	setDefault(&t.carryRanges, 32)
 	setDefault(&t.ackBytes, 64<<10)
+	setDefault(&t.heldFactor, 2)
 	setDefault(&t.stepLogs, 32)
 	setDefault(&t.aheadBytes, 1<<20)
 	setDefault(&t.spaceWait, 2*o.FlushInterval)
@@ -168,6 +170,8 @@ type Store struct {
 	pressured     atomic.Bool
 	journalBehind atomic.Bool // both files are full
 	noSpace       atomic.Bool
+	rootMu        sync.Mutex  // held while logs/ is synced; a leaf
+	rootUnsynced  atomic.Bool // directories were made in logs/ since
 
 	skippedBytes   atomic.Uint64
 	writtenBytes   atomic.Uint64
@@ -201,6 +205,7 @@ type Store struct {
 	stop    chan struct{}
 	stopped chan struct{}
 	flusher flusher
+	filer   filer
 	journal journalState
 	gate    gate
 	fetcher fetcher
