@@ -23,8 +23,8 @@ func (e *Engine) serveControl() (err error) {
 		routes = append(routes, e.reloadRoute())
 	}
 	h := admin.NewHandler(admin.Options{
-		Routes: routes,
-		Broker: e.broker, AMQP: e.server.Load(), Stats: e.stats, Version: e.config.Version,
+		Routes: routes, CertificateExpiry: e.certificateExpiry,
+		Broker: e.broker, AMQP: e.server.Load(), Stats: e.stats, Version: e.config.Version, Authenticator: e.login.authenticator,
 		Status: func() admin.Status {
 			sockets, files := e.Backends()
 			durability := "fsync"

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,6 +46,7 @@ type Config struct {
 
 	// Secure is what comes before and around plain AMQP: see secure.go.
 	Secure Secure
+	Auth   Auth
 
 	// Tuning is what connections are told and held to.
 	Tuning amqp.Tuning
@@ -62,8 +64,7 @@ type Config struct {
 	Definitions string
 	// LoopbackUsers may only connect from this machine; nil means guest.
 	LoopbackUsers []string
-	// Mechanisms are what clients may log in with; nil means PLAIN and AMQPLAIN
-	// for the broker's users.
+	// Mechanisms replace those of Auth, for tests.
 	Mechanisms func(b *broker.Broker) []amqp.Mechanism
 
 	// OnReload reads the configuration anew and calls Reload; nil: nobody can ask
@@ -113,6 +114,8 @@ type Engine struct {
 	http     *admin.Server  // nil: not asked for
 	listener *loop.Listener // nil: fronts serve the port
 	fronts   fronts
+	login    login
+	identify atomic.Pointer[func(c *x509.Certificate) string]
 	space    atomic.Pointer[space]
 
 	httpListener *net.TCPListener
@@ -232,12 +235,11 @@ func (e *Engine) start() error {
 		}
 		e.loops = append(e.loops, l)
 	}
-	var mechanisms []amqp.Mechanism
-	if e.config.Mechanisms != nil {
-		mechanisms = e.config.Mechanisms(e.broker)
+	if err := e.openLogin(); err != nil {
+		return err
 	}
 	server := amqp.NewServer(amqp.Options{
-		Broker: e.broker, Mechanisms: mechanisms, Loops: e.loops,
+		Broker: e.broker, Mechanisms: e.login.mechanisms, Loops: e.loops,
 		Logger: e.logger, Version: e.config.Version, Tuning: e.config.Tuning, SetTimestamp: e.config.SetTimestamp,
 	})
 	e.server.Store(server)
@@ -357,6 +359,7 @@ func (e *Engine) Stop() error {
 	close(e.stop)
 	<-e.trimmed
 	<-e.watched
+	e.login.close()
 	e.broker.Close()
 	err := errors.Join(controlErr, e.bodies.Close(), e.store.Close())
 	if err == nil {
@@ -430,6 +433,7 @@ func (e *Engine) abort() {
 		_ = e.disk.Close()
 	}
 	e.closeListeners()
+	e.login.close()
 	if e.lock != nil {
 		e.lock.Close()
 	}

@@ -45,6 +45,8 @@ func (e *Engine) Reload(c Config) error {
 			return err
 		}
 	}
+	e.identify.Store(&c.Secure.Identify)
+	e.login.lockout.Configure(c.Auth.LockoutFailures, c.Auth.LockoutTime)
 	e.server.Load().Tune(c.Tuning)
 	e.adopt(c)
 	return nil

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net/netip"
+	"time"
 
 	"github.com/basaltmq/basaltmq/engine/amqp"
 	"github.com/basaltmq/basaltmq/engine/loop"
@@ -62,8 +63,9 @@ func addrOf(f *front.Front) netip.AddrPort {
 // openFronts opens what the configuration asks for.
 func (e *Engine) openFronts() (err error) {
 	c := &e.config.Secure
+	e.identify.Store(&c.Identify)
 	proxies := proxyproto.NewSources(c.Proxies)
-	o := front.Options{Proxies: proxies, Logger: e.logger, HandshakeTimeout: e.config.Tuning.HandshakeTimeout, Identify: c.Identify}
+	o := front.Options{Proxies: proxies, Logger: e.logger, HandshakeTimeout: e.config.Tuning.HandshakeTimeout, Identify: e.identifyPeer}
 	if len(proxies) > 0 && e.config.AMQPPort >= 0 {
 		if e.fronts.amqp, err = front.Listen(netip.AddrPortFrom(e.config.Bind, uint16(e.config.AMQPPort)), o); err != nil {
 			return err
@@ -85,6 +87,14 @@ func (e *Engine) openFronts() (err error) {
 		e.fronts.unix, err = front.ListenUnix(c.UnixPath, front.Options{Logger: e.logger})
 	}
 	return err
+}
+
+// identifyPeer names the user of a verified client certificate.
+func (e *Engine) identifyPeer(c *x509.Certificate) string {
+	if f := *e.identify.Load(); f != nil {
+		return f(c)
+	}
+	return ""
 }
 
 // listen opens the plain AMQP port, unless a front has.
@@ -128,6 +138,16 @@ func (e *Engine) ReloadTLS(s tlsconfig.Settings) error {
 		return errors.New("the broker was started without TLS: turning it on needs a restart")
 	}
 	return e.fronts.contexts.Reload(s)
+}
+
+// certificateExpiry is when the first of the certificates expires.
+func (e *Engine) certificateExpiry() (first time.Time, ok bool) {
+	for _, c := range e.Certificates() {
+		if !ok || c.NotAfter.Before(first) {
+			first, ok = c.NotAfter, true
+		}
+	}
+	return first, ok
 }
 
 // Certificates are those that are served.

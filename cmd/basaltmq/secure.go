@@ -3,6 +3,8 @@ package main
 import (
 	"github.com/basaltmq/basaltmq/engine"
 	"github.com/basaltmq/basaltmq/engine/config"
+	"github.com/basaltmq/basaltmq/engine/secure/identity"
+	"github.com/basaltmq/basaltmq/engine/secure/oauth2"
 	"github.com/basaltmq/basaltmq/engine/secure/tlsconfig"
 )
 
@@ -15,8 +17,22 @@ func secureConfig(c *config.Config) engine.Secure {
 	if c.TLS.Cert != "" {
 		settings := tlsSettings(&c.TLS)
 		s.TLS = &settings
+		s.Identify, _ = identity.UserFrom(c.TLS.UserFrom) // checked already
 	}
 	return s
+}
+
+// authConfig is how clients log in.
+func authConfig(c *config.Config) engine.Auth {
+	return engine.Auth{
+		Mechanisms: c.Auth.Mechanisms, Backends: c.Auth.Backends,
+		LockoutFailures: c.Auth.LockoutFailures, LockoutTime: c.Auth.LockoutTime,
+		OAuth2: oauth2.Options{
+			Issuer: c.OAuth2.Issuer, JWKSURI: c.OAuth2.JWKSURI, ResourceServerID: c.OAuth2.ResourceServerID,
+			VerifyAudience: c.OAuth2.VerifyAud, Audience: c.OAuth2.Audience, PreferredUsernameClaims: c.OAuth2.PreferredUsernameClaims,
+			AdditionalScopesKeys: c.OAuth2.AdditionalScopesKeys, ScopePrefix: c.OAuth2.ScopePrefix, CacheTTL: c.OAuth2.JWKSCacheTTL,
+		},
+	}
 }
 
 // tlsSettings are the files of [tls] and [[tls.sni]]; what a name does not set is

@@ -21,7 +21,7 @@ func engineConfig(c *config.Config) engine.Config {
 		DrainTimeout:  c.DrainTimeout,
 
 		Bind: c.AMQP.Bind, AMQPPort: c.AMQP.Port,
-		Secure: secureConfig(c),
+		Secure: secureConfig(c), Auth: authConfig(c),
 		Tuning: amqp.Tuning{
 			Heartbeat: c.AMQP.Heartbeat, HandshakeTimeout: c.AMQP.HandshakeTimeout,
 			FrameMax: uint32(c.AMQP.FrameMax), ChannelMax: uint16(c.AMQP.ChannelMax),

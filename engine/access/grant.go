@@ -36,6 +36,7 @@ type Grant struct {
 	patterns    [permissions]pattern
 	caches      [permissions]cache
 	topics      map[string]*topicGrant // by exchange
+	scoped      []topicScope           // of a user of no registry
 }
 
 // topicGrant is a user's permissions on one topic exchange.
@@ -128,7 +129,7 @@ func (g *Grant) Allows(p Permission, name []byte) bool {
 }
 
 // HasTopics says whether routing keys of some exchange are restricted.
-func (g *Grant) HasTopics() bool { return g != nil && len(g.topics) > 0 }
+func (g *Grant) HasTopics() bool { return g != nil && (len(g.topics) > 0 || len(g.scoped) > 0) }
 
 // AllowsTopic says whether a routing key may be used with a topic exchange: to
 // publish (Write) or to bind with (Read). Where no topic permissions are set
@@ -137,6 +138,9 @@ func (g *Grant) HasTopics() bool { return g != nil && len(g.topics) > 0 }
 func (g *Grant) AllowsTopic(p Permission, exchange, routingKey []byte, clientID string) bool {
 	if !g.HasTopics() {
 		return true
+	}
+	if len(g.scoped) > 0 {
+		return topicInScope(g.scoped, p, exchange, routingKey)
 	}
 	t := g.topics[string(exchange)]
 	if t == nil {

@@ -32,13 +32,23 @@ type Hash struct {
 	// Text is base64(salt, digest), or for bcrypt and argon2id their usual
 	// strings beginning with "$".
 	Text string
+	// Scram is what SCRAM-SHA-256 needs to know of the same password (scram.go);
+	// empty if only its hash is known.
+	Scram string
 }
 
 // IsZero says that there is no password.
 func (h Hash) IsZero() bool { return h.Text == "" }
 
-// HashPassword hashes a new password with a random salt and SHA-256.
+// HashPassword hashes a new password with a random salt and SHA-256, and for
+// SCRAM. It takes a millisecond.
 func HashPassword(password []byte) Hash {
+	h := hashPassword(password)
+	h.Scram = NewScram(password).String()
+	return h
+}
+
+func hashPassword(password []byte) Hash {
 	var salt [saltBytes]byte
 	_, _ = rand.Read(salt[:]) // never fails (crypto/rand)
 	return saltedHash(SHA256, salt[:], password)
@@ -106,6 +116,16 @@ func ParseSaltedHash(text string) (Hash, error) {
 	return ParseHash("", text)
 }
 
+// Checked reads a hash that may come from anywhere: ParseHash, and its Scram.
+// Errors: Invalid.
+func (h Hash) Checked() (Hash, error) {
+	parsed, err := ParseHash(string(h.Algorithm), h.Text)
+	if err == nil && !parsed.IsZero() {
+		parsed.Scram, err = h.Scram, checkScram(h.Scram)
+	}
+	return parsed, err
+}
+
 // Slow says that Matches takes long (and memory) on purpose: not for a loop.
 func (h Hash) Slow() bool { return h.Algorithm == Bcrypt || h.Algorithm == Argon2id }
 
@@ -135,4 +155,4 @@ func (h Hash) Matches(password []byte) bool {
 
 // unknown is hashed against when there is no such user: the time that a refusal
 // takes does not tell.
-var unknown = HashPassword([]byte("nobody's"))
+var unknown = hashPassword([]byte("nobody's"))

@@ -34,6 +34,9 @@ func (r *Registry) User(name []byte) *User {
 
 // Grant returns what a user may do in a virtual host, nil for nothing.
 func (r *Registry) Grant(u *User, vhost string) *Grant {
+	if u.scopes != nil {
+		return u.scopes.grant(vhost)
+	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return u.grants[vhost]
@@ -89,6 +92,8 @@ func (r *Registry) put(s Spec) {
 	u := r.users[s.Name]
 	if u == nil {
 		u = &User{Name: s.Name, grants: map[string]*Grant{}}
+	} else if old := u.spec.Load().Password; s.Password.Scram == "" && s.Password.Text == old.Text {
+		s.Password.Scram = old.Scram // the same password, from a file that has its hash only
 	}
 	u.spec.Store(&s)
 	r.users[s.Name] = u

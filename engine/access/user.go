@@ -68,6 +68,7 @@ type User struct {
 	connections, channels atomic.Int64
 
 	grants map[string]*Grant // by virtual host; guarded by Registry.mu
+	scopes *scopes           // of a user of no registry; nil: of one
 }
 
 // Spec returns what is set; its slices and maps are not to be changed.

@@ -131,8 +131,8 @@ func (h *Handler) identify(r *http.Request) (*Identity, error) {
 	}
 	remote := remoteOf(r)
 	login, err := h.Authenticator.Authenticate(user, password, remote)
-	if err == nil && login.Later != nil {
-		err = login.Later()
+	if err == nil {
+		login, err = login.Finish()
 	}
 	h.attempts.count(remote, err == nil)
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/basaltmq/basaltmq/engine/secure/tlslayer"
 )
 
 // Server serves a handler on a listener.
@@ -59,7 +61,7 @@ func serve(o ServeOptions) *Server {
 				release(c)
 			}
 		},
-		Protocols: new(http.Protocols), TLSConfig: o.TLS,
+		Protocols: new(http.Protocols),
 	}
 	s.http.Protocols.SetHTTP1(true)
 	if o.trusted {
@@ -69,7 +71,7 @@ func serve(o ServeOptions) *Server {
 	go func() {
 		defer close(s.done)
 		if o.TLS != nil {
-			_ = s.http.ServeTLS(s.socket, "", "") // ends with Close
+			_ = s.http.Serve(securedListener{s.socket, o.TLS}) // ends with Close
 			return
 		}
 		_ = s.http.Serve(s.socket)
@@ -132,6 +134,20 @@ func (l *limitedListener) Close() error {
 	return err
 }
 
+// securedListener makes TLS of its connections, which may move to an event loop.
+type securedListener struct {
+	net.Listener
+	config *tls.Config
+}
+
+func (l securedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return tlslayer.Server(c, l.config), nil
+}
+
 // limitedConn gives its slot back once.
 type limitedConn struct {
 	net.Conn
@@ -141,6 +157,9 @@ type limitedConn struct {
 
 func (c *limitedConn) release() { c.once.Do(func() { <-c.slots }) }
 
+// NetConn is the connection that is counted.
+func (c *limitedConn) NetConn() net.Conn { return c.Conn }
+
 func (c *limitedConn) Close() error {
 	err := c.Conn.Close()
 	c.release()
@@ -149,8 +168,10 @@ func (c *limitedConn) Close() error {
 
 // release gives the slot of a connection back that goes on without the server.
 func release(c net.Conn) {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
+	if secured, ok := c.(*tls.Conn); ok {
+		if t, ok := secured.NetConn().(*tlslayer.Transport); ok {
+			c = t.Conn
+		}
 	}
 	if c, ok := c.(*limitedConn); ok {
 		c.release()

@@ -493,6 +493,7 @@ func (c *conn) Closed(err error) {
 		c.shard.loop.Disarm(&c.pacing.timer)
 		q.Forget(c)
 	}
+	c.unlimitLogin()
 	delete(c.shard.conns, c)
 }
 

@@ -68,8 +68,10 @@ func (c *conn) method0(id uint32, args []byte) error {
 		return nil
 	}
 	switch {
-	case id == amqp.ConnectionStartOkID && c.state == stateStart:
+	case id == amqp.ConnectionStartOkID && c.state == stateStart && c.shard.attempts[c] == nil:
 		return c.startOk(args)
+	case id == amqp.ConnectionSecureOkID && c.state == stateStart:
+		return c.secureOk(args)
 	case id == amqp.ConnectionTuneOkID && c.state == stateTune:
 		return c.tuneOk(args)
 	case id == amqp.ConnectionOpenID && c.state == stateOpening:
@@ -116,18 +118,6 @@ func (c *conn) tune() {
 	c.emitMethod(0, &amqp.ConnectionTune{
 		ChannelMax: c.channelMax, FrameMax: c.frameMax, Heartbeat: c.shard.srv.tuning.Load().heartbeatSeconds(),
 	})
-}
-
-// updateSecret takes a new secret. Passwords are looked at when a client logs in
-// and not again, so there is nothing to update, as in RabbitMQ.
-func (c *conn) updateSecret(args []byte) error {
-	var m amqp.ConnectionUpdateSecret
-	if err := m.Decode(args); err != nil {
-		return err
-	}
-	c.shard.srv.logger.Debug("secret updated", "peer", c.peer(), "user", c.user.Name, "reason", string(m.Reason))
-	c.emitMethod(0, &amqp.ConnectionUpdateSecretOk{})
-	return nil
 }
 
 func (c *conn) tuneOk(args []byte) error {

@@ -89,6 +89,9 @@ func amqplainCredentials(response []byte) (user, password []byte, ok bool) {
 // saslPeer is what the mechanisms know of c.
 func (c *conn) saslPeer() Peer {
 	p := Peer{Remote: c.sock.Remote().Addr()}
+	if c.transport != nil && c.transport.Foreign && p.Remote.IsLoopback() {
+		p.Remote = netip.IPv6Unspecified()
+	}
 	if c.transport != nil && c.transport.TLS != nil {
 		p.Identity = c.transport.TLS.Identity
 	}
@@ -114,6 +117,26 @@ func (s *Server) Mechanisms() (names []string) {
 	return names
 }
 
+// Dialogue is a mechanism of several messages. Its Login is not called.
+type Dialogue interface {
+	Mechanism
+	Begin(p Peer) Exchange
+}
+
+// Exchange is one run of a Dialogue.
+type Exchange interface {
+	// Next takes what the client says. A challenge that is not nil goes to the
+	// client, and its answer to the next call; without one the login is complete.
+	// user is whom the client names, once it has. Errors wrap broker.ErrRefused.
+	Next(response []byte) (challenge []byte, login broker.Login, user []byte, err error)
+}
+
+// loginAttempt is a login that takes more than one message.
+type loginAttempt struct {
+	exchange  Exchange
+	mechanism string
+}
+
 // login logs the client in by the mechanism it chose. Codes: 403 refused, 503 no
 // such mechanism.
 func (c *conn) login(name, response []byte) error {
@@ -122,27 +145,70 @@ func (c *conn) login(name, response []byte) error {
 	if i < 0 {
 		return amqp.Errorf(amqp.CodeCommandInvalid, amqp.ConnectionStartOkID, "unsupported authentication mechanism '%s'; offered are %s", name, s.mechanismNames(peer))
 	}
-	login, user, err := s.mechanisms[i].Login(response, peer)
-	if err != nil || login.Later == nil {
-		return c.loggedIn(s.mechanisms[i].Name(), string(user), login, err)
+	mechanism := s.mechanisms[i]
+	if d, ok := mechanism.(Dialogue); ok {
+		if c.shard.attempts == nil {
+			c.shard.attempts = map[*conn]*loginAttempt{}
+		}
+		c.shard.attempts[c] = &loginAttempt{d.Begin(peer), mechanism.Name()}
+		return c.converse(response)
 	}
-	// A slow check is made elsewhere; nothing is read from the client meanwhile.
+	login, user, err := mechanism.Login(response, peer)
+	return c.logIn(mechanism.Name(), string(user), login, err)
+}
+
+// secureOk goes on with a Dialogue.
+func (c *conn) secureOk(args []byte) error {
+	var m amqp.ConnectionSecureOk
+	if err := m.Decode(args); err != nil {
+		return err
+	}
+	if c.shard.attempts[c] == nil {
+		return amqp.Errorf(amqp.CodeChannelError, amqp.ConnectionSecureOkID, "unexpected method connection.secure-ok: nothing was asked")
+	}
+	return c.converse(m.Response)
+}
+
+func (c *conn) converse(response []byte) error {
+	attempt := c.shard.attempts[c]
+	challenge, login, user, err := attempt.exchange.Next(response)
+	if err == nil && challenge != nil {
+		c.emitMethod(0, &amqp.ConnectionSecure{Challenge: challenge})
+		return nil
+	}
+	delete(c.shard.attempts, c)
+	return c.logIn(attempt.mechanism, string(user), login, err)
+}
+
+// logIn completes a login, elsewhere if it takes long; nothing is read from the
+// client meanwhile.
+func (c *conn) logIn(mechanism, user string, login broker.Login, err error) error {
+	if err != nil || login.Later == nil {
+		return c.loggedIn(mechanism, user, login, err)
+	}
+	c.later(login.Later, stateStart, func(login broker.Login, err error) error {
+		return c.loggedIn(mechanism, user, login, err)
+	})
+	return nil
+}
+
+// later runs what may block on a goroutine, and then, if the connection is still
+// in that state, the rest on its loop.
+func (c *conn) later(do func() (broker.Login, error), state connState, then func(login broker.Login, err error) error) {
 	c.stall |= stallLogin
-	mechanism, userName := s.mechanisms[i].Name(), string(user)
 	go func() {
-		err := login.Later()
+		login, err := do()
 		c.shard.loop.Post(loop.RunnerFunc(func() {
-			if c.dead || c.state != stateStart {
+			if c.dead || c.state != state {
 				return
 			}
-			if err := c.loggedIn(mechanism, userName, login, err); err != nil {
+			if err := then(login, err); err != nil {
 				c.fail(err)
 			}
 			c.resume(stallLogin)
 			c.flush()
 		}))
 	}()
-	return nil
 }
 
 // loggedIn ends the login: on to tuning, or refusal.
@@ -156,6 +222,7 @@ func (c *conn) loggedIn(mechanism, user string, login broker.Login, err error) e
 		return amqp.Errorf(amqp.CodeAccessRefused, 0, "Login was refused using authentication mechanism %s. For details see the broker logfile.", mechanism)
 	}
 	c.user = login.User
+	c.limitLogin(login)
 	c.state = stateTune
 	c.tune()
 	return nil

@@ -48,9 +48,11 @@ type shard struct {
 	loop   *loop.Loop
 	pool   *arena.Pool
 
-	conns   map[*conn]struct{}
-	waiting []*conn // for a commit: confirms, a barrier, or relief of the store
-	looking []*conn // those being looked at
+	conns    map[*conn]struct{}
+	attempts map[*conn]*loginAttempt // logins of several messages; see sasl.go
+	limited  map[*conn]*limited      // logins that end; see secret.go
+	waiting  []*conn                 // for a commit: confirms, a barrier, or relief of the store
+	looking  []*conn                 // those being looked at
 	// wanted is set while waiting is not empty; read by the store's goroutine.
 	wanted atomic.Bool
 	posted atomic.Bool

@@ -10,6 +10,9 @@ type Transport struct {
 	loop.Link
 	TLS       *TLS // nil: none
 	WebSocket bool
+	// Foreign: a page of another site, in a browser, makes the connection. It does
+	// not count as this machine, even if the browser runs on it.
+	Foreign bool
 }
 
 // TLS is what operators see of a client's TLS, and EXTERNAL of its certificate.

@@ -22,7 +22,7 @@ const (
 	recAccess           byte = 33 // number: version of what follows, 1
 	recVHost            byte = 34 // name, description, default queue type, tags, limits
 	recVHostDelete      byte = 35 // name
-	recUser             byte = 36 // name, hash algorithm, hash, tags, limits
+	recUser             byte = 36 // name, hash algorithm, hash, tags, limits; then SCRAM credential, if there is one
 	recUserDelete       byte = 37 // name
 	recPermissions      byte = 38 // vhost, user, configure, write, read
 	recPermissionsClear byte = 39 // vhost, user
@@ -72,7 +72,11 @@ func vhostRecord(s *VHostSpec) []byte {
 }
 
 func userRecord(s access.Spec) []byte {
-	return fields{recUser}.str(s.Name).str(string(s.Password.Algorithm)).str(s.Password.Text).list(s.Tags).limits(s.Limits)
+	f := fields{recUser}.str(s.Name).str(string(s.Password.Algorithm)).str(s.Password.Text).list(s.Tags).limits(s.Limits)
+	if s.Password.Scram != "" {
+		f = f.str(s.Password.Scram)
+	}
+	return f
 }
 
 func permissionsRecord(p access.UserPermissions) []byte {
@@ -137,6 +141,9 @@ func (b *Broker) applyAccess(kind byte, r *reader) error {
 		}
 	case recUser:
 		s := access.Spec{Name: r.str(), Password: access.Hash{Algorithm: access.Algorithm(r.str()), Text: r.str()}, Tags: r.list(), Limits: r.limits()}
+		if r.more() {
+			s.Password.Scram = r.str()
+		}
 		if r.err == nil {
 			return b.users.Put(s)
 		}

@@ -114,7 +114,7 @@ func (b *Broker) PutUser(s access.Spec) (seq uint64, err error) {
 // checkHash reads the password hash of a user to be, which may come from
 // anywhere.
 func checkHash(s *access.Spec) (err error) {
-	s.Password, err = access.ParseHash(string(s.Password.Algorithm), s.Password.Text)
+	s.Password, err = s.Password.Checked()
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/basaltmq/basaltmq/engine/access"
 )
@@ -25,9 +26,23 @@ type Authenticator interface {
 // Login is a login that was not refused.
 type Login struct {
 	User *access.User
-	// Later, if not nil, has to be called before the user counts as logged in: it
-	// may take long, or block, and is not for a loop. Errors wrap ErrRefused.
-	Later func() error
+	// Expires is when the login ends; zero: never.
+	Expires time.Time
+	// Renew takes a new secret for the same user (connection.update-secret); nil:
+	// the login does not depend on one any more.
+	Renew func(secret []byte) (Login, error)
+	// Later, if not nil, has to be called for the login, and nothing else here
+	// counts: it may take long, or block, and is not for a loop. The login it
+	// returns has no Later. Errors wrap ErrRefused.
+	Later func() (Login, error)
+}
+
+// Finish is Later, where there is one.
+func (l Login) Finish() (Login, error) {
+	if l.Later == nil {
+		return l, nil
+	}
+	return l.Later()
 }
 
 // Authenticate implements Authenticator with the users of the definitions.
@@ -39,16 +54,15 @@ func (b *Broker) Authenticate(user, password []byte, remote netip.Addr) (Login, 
 	if err := b.checkOrigin(u, remote); err != nil {
 		return Login{}, err
 	}
-	login := Login{User: u}
-	if slow != nil {
-		login.Later = func() error {
-			if slow() {
-				return nil
-			}
-			return fmt.Errorf("%w: wrong password", ErrRefused)
-		}
+	if slow == nil {
+		return Login{User: u}, nil
 	}
-	return login, nil
+	return Login{Later: func() (Login, error) {
+		if slow() {
+			return Login{User: u}, nil
+		}
+		return Login{}, fmt.Errorf("%w: wrong password", ErrRefused)
+	}}, nil
 }
 
 // Identify finds a user that something else has authenticated: a certificate, or
@@ -76,6 +90,10 @@ func (b *Broker) AccessVersion() uint64 { return b.users.Version() }
 // Grant returns what a user may do in a virtual host. To be asked for again when
 // AccessVersion, read before, has changed.
 func (b *Broker) Grant(u *access.User, vh *VHost) *access.Grant { return b.users.Grant(u, vh.Name) }
+
+// Permitted voids what clients of a virtual host have been permitted: the
+// permissions of one of them have changed elsewhere.
+func (b *Broker) Permitted(vh *VHost) { vh.version.Add(1) }
 
 // OnRevoked sets what is called, from any goroutine, after a user or virtual
 // host has been deleted: connections that see User.Deleted or VHost.Deleted are

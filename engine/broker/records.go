@@ -108,6 +108,9 @@ type reader struct {
 	err  error
 }
 
+// more says whether there is anything left: a field that later versions added.
+func (r *reader) more() bool { return r.err == nil && len(r.rest) > 0 }
+
 func (r *reader) num() uint64 {
 	n, size := binary.Uvarint(r.rest)
 	if size <= 0 {

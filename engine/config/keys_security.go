@@ -46,8 +46,8 @@ var authKeys = []Key{
 		value: func(c *Config) value {
 			return words{p: &c.Auth.Backends, from: []string{"local", "oauth2"}, filled: true}
 		}},
-	{Name: "auth.mechanisms", Default: "PLAIN,AMQPLAIN",
-		Help: "how AMQP clients may log in",
+	{Name: "auth.mechanisms", Default: "PLAIN,AMQPLAIN,SCRAM-SHA-256,EXTERNAL",
+		Help: "how AMQP clients may log in, in the order that they are told; EXTERNAL is offered to those with a verified certificate",
 		value: func(c *Config) value {
 			return words{p: &c.Auth.Mechanisms, from: []string{"PLAIN", "AMQPLAIN", "EXTERNAL", "SCRAM-SHA-256"}, filled: true}
 		}},

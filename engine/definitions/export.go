@@ -98,6 +98,7 @@ type (
 		Name      string        `json:"name"`
 		Hash      string        `json:"password_hash"`
 		Algorithm string        `json:"hashing_algorithm"`
+		Scram     string        `json:"scram_sha_256,omitempty"` // RabbitMQ passes over it
 		Tags      []string      `json:"tags"`
 		Limits    access.Limits `json:"limits"`
 	}
@@ -182,7 +183,7 @@ func (x *exporter) users(b *broker.Broker) {
 		if limits == nil {
 			limits = access.Limits{}
 		}
-		x.element(userJSON{s.Name, s.Password.Text, string(s.Password.Algorithm), notNil(s.Tags), limits})
+		x.element(userJSON{s.Name, s.Password.Text, string(s.Password.Algorithm), s.Password.Scram, notNil(s.Tags), limits})
 	}
 	x.end()
 	x.section("vhosts")

@@ -187,6 +187,7 @@ func (p *parser) user(at string, raw json.RawMessage) error {
 		Name      string          `json:"name"`
 		Hash      string          `json:"password_hash"`
 		Algorithm string          `json:"hashing_algorithm"`
+		Scram     string          `json:"scram_sha_256"`
 		Password  string          `json:"password"`
 		Tags      tagList         `json:"tags"`
 		Limits    json.RawMessage `json:"limits"`
@@ -195,7 +196,7 @@ func (p *parser) user(at string, raw json.RawMessage) error {
 		return err
 	}
 	u := broker.UserImport{
-		Spec:      access.Spec{Name: e.Name, Password: access.Hash{Algorithm: access.Algorithm(e.Algorithm), Text: e.Hash}, Tags: e.Tags},
+		Spec:      access.Spec{Name: e.Name, Password: access.Hash{Algorithm: access.Algorithm(e.Algorithm), Text: e.Hash, Scram: e.Scram}, Tags: e.Tags},
 		Cleartext: e.Password, KeepLimits: len(e.Limits) == 0,
 	}
 	var err error

@@ -156,7 +156,7 @@ func (c *Conn) push() bool {
 			return false
 		}
 		c.sentPiece()
-		if o.plain != nil && o.plainEnd == 0 {
+		if o.plain != nil && o.plainEnd == 0 && !o.layer.Pending() {
 			return true
 		}
 	}

@@ -164,7 +164,7 @@ func (f *Front) welcome(c net.Conn) {
 	}
 	var fd int
 	if err == nil {
-		fd, err = takeSocket(socket)
+		fd, err = TakeSocket(socket)
 	}
 	c.Close()
 	if err != nil {
@@ -261,9 +261,17 @@ func (e *early) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// takeSocket returns a descriptor of a connection's socket for a loop; the
-// connection is still to be closed.
-func takeSocket(c net.Conn) (fd int, err error) {
+// TakeSocket returns a descriptor of a connection's socket for a loop; the
+// connection is still to be closed. It looks through wrappers that have a method
+// NetConn.
+func TakeSocket(c net.Conn) (fd int, err error) {
+	for {
+		w, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		c = w.NetConn()
+	}
 	sc, ok := c.(syscall.Conn)
 	if !ok {
 		return -1, errors.New("front: not a socket")
