@@ -127,7 +127,10 @@ func (h *Handler) bindingRoutes() {
 		one := path + "/{props}"
 		h.get(one, Management, "A binding between an exchange and "+what, func(q *request) (any, error) {
 			vh, b, err := h.binding(q, kind == "e", h.host)
-			return bindingOf(vh, b), err
+			if err != nil {
+				return nil, err
+			}
+			return bindingOf(vh, b), nil
 		})
 		h.change("DELETE "+one, Management, "Remove a binding between an exchange and "+what, func(q *request) (uint64, error) {
 			vh, b, err := h.binding(q, kind == "e", h.enter)

@@ -19,7 +19,6 @@ type Connection struct {
 	Type         string         `json:"type"`
 	UserProvided string         `json:"user_provided_name,omitempty"`
 	PerformedBy  string         `json:"user_who_performed_action"`
-	TLS          bool           `json:"ssl"`
 	Properties   map[string]any `json:"client_properties"`
 	SendPending  int            `json:"send_pend"`
 	*metrics.Octets
@@ -112,7 +111,7 @@ func (h *Handler) connectionRoutes() {
 	})
 	h.change("DELETE /api/connections/username/{user}", Management, "Close the connections of a user; the header X-Reason says why", func(q *request) (uint64, error) {
 		if user := q.PathValue("user"); user != q.id.Name() && !q.id.Is(Administrator) {
-			return 0, notA(&route{Route: Route{Role: Administrator}})
+			return 0, problemf(http.StatusUnauthorized, "connections of other users are for administrators to close")
 		}
 		_, err := h.closeConnections(q, amqp.Select{User: q.PathValue("user")})
 		return 0, err

@@ -3,53 +3,11 @@ package admin
 import (
 	"bytes"
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
-
-	"github.com/basaltmq/basaltmq/engine/amqp"
-	"github.com/basaltmq/basaltmq/engine/broker"
-	"github.com/basaltmq/basaltmq/segstore"
-	"github.com/basaltmq/basaltmq/segstore/arena"
-	"github.com/basaltmq/basaltmq/segstore/disk"
 )
-
-// newTestHandler is a handler of a broker without loops on a directory of its own.
-func newTestHandler(t testing.TB) *Handler {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "control-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	posix, err := disk.OpenPosix(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var h *Handler
-	store, err := segstore.Open(segstore.Options{Disk: posix, Arena: new(arena.Pool), DurabilityOS: true, OnCommit: func() {
-		if h != nil {
-			h.Committed()
-		}
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := broker.Open(broker.Options{Store: store, Disk: posix, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		b.Close()
-		_ = store.Close()
-		_ = posix.Close()
-		_ = os.RemoveAll(dir)
-	})
-	h = NewHandler(Options{Broker: b, AMQP: amqp.NewServer(amqp.Options{Broker: b, Logger: slog.New(slog.DiscardHandler)}), Version: "test", Status: func() Status { return Status{} }})
-	return h
-}
 
 // FuzzRequest sends arbitrary requests: each is answered, with JSON unless there
 // is nothing to say, and never with an error of the broker's own.
@@ -81,6 +39,41 @@ func FuzzRequest(f *testing.F) {
 		}
 		if w.Body.Len() > 0 && !json.Valid(w.Body.Bytes()) || w.Body.Len() == 0 && w.Code != http.StatusNoContent && w.Code != http.StatusCreated && method != http.MethodOptions {
 			t.Fatalf("%s %s %q: %d, and the answer is %q", method, path, body, w.Code, w.Body)
+		}
+	})
+}
+
+// FuzzPath sends requests of somebody with one virtual host, with paths, query
+// strings and headers of any kind: he never sees what is in another, and changes
+// nothing there.
+func FuzzPath(f *testing.F) {
+	h := withSecret(f)
+	before := secretState(f, h)
+	for i := range h.router.routes {
+		rt := &h.router.routes[i]
+		f.Add(rt.method, concretePath(rt, map[string]string{"vhost": marker, "name": marker, "node": h.Node}), "page=1&columns=name", "X-Vhost", marker)
+	}
+	f.Add("GET", "/api/queues/mine%2F..%2F"+marker, "sort=a.b.c&sort_reverse=true", "Authorization", "Bearer x")
+	f.Add("DELETE", "/api//queues/%2e%2e/"+marker, "if-unused=1", "Authorization", "Basic Og==")
+	f.Add("GET", "/api/definitions", "%zz;&=", "X-Reason", "\r\n")
+	f.Fuzz(func(t *testing.T, method, path, query, header, value string) {
+		r, err := http.NewRequest(method, "http://broker"+path+"?"+query, strings.NewReader(`{"pattern":"","definition":{"max-length":1},"value":7}`))
+		if err != nil {
+			return
+		}
+		r.RemoteAddr = "127.0.0.1:40000"
+		r.SetBasicAuth("policymaker", "policymaker")
+		r.Header.Set(header, value)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		// Parameters of the broker are a policymaker's to name.
+		if w.Code < 300 && strings.Contains(w.Body.String(), marker) && !strings.Contains(path, "global-parameters") {
+			t.Fatalf("%s %s?%s %s: %s: %d %s", method, path, query, header, value, w.Code, w.Body)
+		}
+		if method != "GET" && w.Code < 300 {
+			if after := secretState(t, h); after != before {
+				t.Fatalf("%s %s?%s: %s\nhas become\n%s", method, path, query, before, after)
+			}
 		}
 	})
 }

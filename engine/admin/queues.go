@@ -26,6 +26,7 @@ type Queue struct {
 	AutoDelete bool            `json:"auto_delete"`
 	Exclusive  bool            `json:"exclusive"`
 	Arguments  json.RawMessage `json:"arguments"`
+	State      string          `json:"state"`
 	*QueueTotals
 	*QueueStats
 	*QueueDetails
@@ -33,7 +34,6 @@ type Queue struct {
 
 // QueueStats are what changes of a queue.
 type QueueStats struct {
-	State          string          `json:"state"`
 	Consumers      int             `json:"consumers"`
 	Policy         *string         `json:"policy"`
 	OperatorPolicy *string         `json:"operator_policy"`
@@ -54,7 +54,7 @@ type QueueDetails struct {
 func (h *Handler) queueOf(vh *broker.VHost, q *broker.Queue, v *view) Queue {
 	out := Queue{
 		VHost: vh.Name, Name: q.Name, Node: h.Node, Type: broker.QueueType(q.Arguments), Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive(),
-		Arguments: definitions.TableJSON(q.Arguments),
+		Arguments: definitions.TableJSON(q.Arguments), State: q.State(),
 	}
 	if v.detail == detailBasic {
 		return out
@@ -66,8 +66,8 @@ func (h *Handler) queueOf(vh *broker.VHost, q *broker.Queue, v *view) Queue {
 	}
 	p := q.EffectivePolicy()
 	out.QueueStats = &QueueStats{
-		State: q.State(), Consumers: c.Consumers,
-		Policy: nameOrNull(p.Policy), OperatorPolicy: nameOrNull(p.OperatorPolicy), Definition: definitions.TableJSON(p.Definition),
+		Consumers: c.Consumers,
+		Policy:    nameOrNull(p.Policy), OperatorPolicy: nameOrNull(p.OperatorPolicy), Definition: definitions.TableJSON(p.Definition),
 		QueueFacts: factsOf(q, c, time.Now()),
 	}
 	if h.Stats != nil {
