@@ -58,7 +58,15 @@ func (e *Engine) listenHTTP() (err error) {
 	if !e.config.HTTP.IsValid() {
 		return nil
 	}
-	if e.httpListener, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(e.config.HTTP)); err == nil {
+	l, err := e.listenerFor("http", func() (net.Listener, error) {
+		return net.ListenTCP("tcp", net.TCPAddrFromAddrPort(e.config.HTTP))
+	})
+	if err == nil {
+		var ok bool
+		if e.httpListener, ok = l.(*net.TCPListener); !ok {
+			l.Close()
+			return errors.New("the HTTP API cannot listen: the socket that was passed is no TCP socket")
+		}
 		return nil
 	}
 	if errors.Is(err, unix.EADDRINUSE) {

@@ -67,6 +67,9 @@ type Config struct {
 	// Mechanisms replace those of Auth, for tests.
 	Mechanisms func(b *broker.Broker) []amqp.Mechanism
 
+	// Sockets are listening sockets to use instead of opening some, by the names in
+	// SocketNames.
+	Sockets map[string]int
 	// OnReload reads the configuration anew and calls Reload; nil: nobody can ask
 	// for that by the API.
 	OnReload func() (Reloaded, error)
@@ -179,6 +182,9 @@ func (e *Engine) start() error {
 	}
 	e.listener = listener
 	if err := e.listenHTTP(); err != nil {
+		return err
+	}
+	if err := e.unusedSockets(); err != nil {
 		return err
 	}
 	file, err := e.readDefinitions()
@@ -434,6 +440,7 @@ func (e *Engine) abort() {
 	}
 	e.closeListeners()
 	e.login.close()
+	e.closePassed()
 	if e.lock != nil {
 		e.lock.Close()
 	}

@@ -67,7 +67,7 @@ func (e *Engine) openFronts() (err error) {
 	proxies := proxyproto.NewSources(c.Proxies)
 	o := front.Options{Proxies: proxies, Logger: e.logger, HandshakeTimeout: e.config.Tuning.HandshakeTimeout, Identify: e.identifyPeer}
 	if len(proxies) > 0 && e.config.AMQPPort >= 0 {
-		if e.fronts.amqp, err = front.Listen(netip.AddrPortFrom(e.config.Bind, uint16(e.config.AMQPPort)), o); err != nil {
+		if e.fronts.amqp, err = e.front("amqp", e.config.AMQPPort, o); err != nil {
 			return err
 		}
 	}
@@ -78,7 +78,7 @@ func (e *Engine) openFronts() (err error) {
 		if c.AMQPSPort >= 0 {
 			secured := o
 			secured.TLS = e.fronts.contexts.Config()
-			if e.fronts.amqps, err = front.Listen(netip.AddrPortFrom(e.config.Bind, uint16(c.AMQPSPort)), secured); err != nil {
+			if e.fronts.amqps, err = e.front("amqps", c.AMQPSPort, secured); err != nil {
 				return err
 			}
 		}
@@ -102,7 +102,9 @@ func (e *Engine) listen() (*loop.Listener, error) {
 	if e.fronts.amqp != nil || e.config.AMQPPort < 0 {
 		return nil, nil
 	}
-	return loop.Listen(netip.AddrPortFrom(e.config.Bind, uint16(e.config.AMQPPort)))
+	return e.loopListener("amqp", func() (*loop.Listener, error) {
+		return loop.Listen(netip.AddrPortFrom(e.config.Bind, uint16(e.config.AMQPPort)))
+	})
 }
 
 func (e *Engine) closeListeners() {

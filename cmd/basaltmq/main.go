@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -77,8 +78,17 @@ func serve(cl *config.CommandLine, c *config.Loaded, stderr io.Writer) int {
 	for _, warning := range c.Warnings {
 		logger.Warn(warning)
 	}
+	lookAtHost(logger)
 	settings := engineConfig(&c.Config)
 	settings.Logger = logger
+	fail := func(err error) int {
+		fmt.Fprintf(stderr, "basaltmq: cannot start: %v\n", err)
+		return 1
+	}
+	var err error
+	if settings.Sockets, err = passedSockets(); err != nil {
+		return fail(err)
+	}
 	r := &reloader{line: cl, level: level, logger: logger, service: service, running: c.Config}
 	settings.OnReload = r.reload
 
@@ -90,9 +100,13 @@ func serve(cl *config.CommandLine, c *config.Loaded, stderr io.Writer) int {
 	service.Status("Starting: reading " + c.DataDir)
 	e, err := engine.Start(settings)
 	if err != nil {
-		fmt.Fprintf(stderr, "basaltmq: cannot start: %v\n", err)
-		return 1
+		return fail(advise(err, c.DataDir))
 	}
+	removePID, err := writePID(c.PIDFile)
+	if err != nil {
+		return fail(errors.Join(err, e.Stop()))
+	}
+	defer removePID()
 	sockets, files := e.Backends()
 	found := e.Recovered()
 	http := "off"

@@ -75,6 +75,18 @@ type process struct {
 // NAME=value are for its environment.
 func launch(t *testing.T, args ...string) *process {
 	t.Helper()
+	return launchProgram(t, binary, args...)
+}
+
+// launchProgram is launch for a program that becomes the broker.
+func launchProgram(t *testing.T, program string, args ...string) *process {
+	t.Helper()
+	return launchWith(t, program, func(*exec.Cmd) {}, args...)
+}
+
+// launchWith is launchProgram with a change of how it is started.
+func launchWith(t *testing.T, program string, change func(c *exec.Cmd), args ...string) *process {
+	t.Helper()
 	var env []string
 	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
 		name, _, ok := strings.Cut(arg, "=")
@@ -83,8 +95,9 @@ func launch(t *testing.T, args ...string) *process {
 		}
 		return ok
 	})
-	p := &process{t: t, args: args, cmd: exec.Command(binary, args...), done: make(chan struct{}), more: make(chan struct{}, 1)}
+	p := &process{t: t, args: args, cmd: exec.Command(program, args...), done: make(chan struct{}), more: make(chan struct{}, 1)}
 	p.cmd.Env = append(append(os.Environ(), "BASALTMQ_HTTP_PORT=0", "BASALTMQ_METRICS_PORT=0"), env...)
+	change(p.cmd)
 	p.cmd.Stdout = &p.out
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {

@@ -60,6 +60,19 @@ func Listen(addr netip.AddrPort) (*Listener, error) {
 	return &Listener{fd: fd, addr: addrOf(unix.Getsockname(fd))}, nil
 }
 
+// ListenOn takes over a TCP socket that listens already. On an error it stays the
+// caller's.
+func ListenOn(fd int) (*Listener, error) {
+	addr := addrOf(unix.Getsockname(fd))
+	if !addr.IsValid() {
+		return nil, fmt.Errorf("listen on descriptor %d: it is no TCP socket", fd)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, fmt.Errorf("listen on %v: %w", addr, err)
+	}
+	return &Listener{fd: fd, addr: addr}, nil
+}
+
 // Addr is the bound address.
 func (ln *Listener) Addr() netip.AddrPort { return ln.addr }
 

@@ -65,8 +65,11 @@ func Listen(addr netip.AddrPort, o Options) (*Front, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %v: %w", addr, err)
 	}
-	return newFront(l, o), nil
+	return On(l, o), nil
 }
+
+// On serves a listener that is open already.
+func On(l net.Listener, o Options) *Front { return newFront(l, o) }
 
 // ListenUnix opens a unix socket for the owner and the group of the process. A
 // socket that nobody listens on any more is replaced.
