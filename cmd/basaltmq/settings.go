@@ -26,7 +26,7 @@ func engineConfig(c *config.Config) engine.Config {
 			Heartbeat: c.AMQP.Heartbeat, HandshakeTimeout: c.AMQP.HandshakeTimeout,
 			FrameMax: uint32(c.AMQP.FrameMax), ChannelMax: uint16(c.AMQP.ChannelMax),
 			MessageBytesMax: uint64(c.MessageBytesMax),
-			Prefetch:        uint64(c.AMQP.DefaultPrefetch), AckTimeout: c.AMQP.ConsumerTimeout,
+			Prefetch:        uint16(c.AMQP.DefaultPrefetch), AckTimeout: c.AMQP.ConsumerTimeout,
 		},
 	}
 	// Where the engine's 0 is the default, none at all is -1.

@@ -20,7 +20,7 @@ func (s *Server) SetAlarm(reason string) {
 	for _, sh := range s.shards {
 		sh.loop.Post(loop.RunnerFunc(func() {
 			sh.alarm = reason
-			for c := range sh.conns {
+			for _, c := range sh.conns {
 				c.heedAlarm()
 			}
 		}))

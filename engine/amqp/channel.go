@@ -9,20 +9,23 @@ import (
 
 // channel is one AMQP channel.
 type channel struct {
-	conn    *conn
-	id      uint16
-	closing bool // channel.close sent: all but close and close-ok is discarded
+	conn     *conn
+	id       uint16
+	closing  bool   // channel.close sent: all but close and close-ok is discarded
+	confirm  bool   // in confirm mode
+	enlisted bool   // in conn.confirming
+	prefetch uint16 // for new consumers; 0 is unlimited
+	// globalLimit is for all consumers of the channel; 0 is unlimited.
+	globalLimit uint16
 
 	lastQueue string // last queue declared, for methods with an empty queue name
 
 	pub publish
 
 	// Confirm mode.
-	confirm  bool
-	seq      uint64 // number of the last publish
-	acked    uint64 // last number told to the client
-	pending  []confirmation
-	enlisted bool // in conn.confirming
+	seq     uint64 // number of the last publish
+	acked   uint64 // last number told to the client
+	pending []confirmation
 
 	tx *transaction
 
@@ -32,8 +35,6 @@ type channel struct {
 	unacked     unackedList
 	back        []unackedRun // about to go back to their queues
 	outstanding uint64       // unacked deliveries to consumers (not by basic.get)
-	prefetch    uint64       // for new consumers; 0 is unlimited
-	globalLimit uint64       // for all consumers of the channel; 0 is unlimited
 	consumers   map[string]*consumer
 	reply       *replyConsumer // see replyto.go
 	late        *lateTimer     // for acknowledgements; nil until somebody has a limit
@@ -145,8 +146,8 @@ func (ch *channel) abandon() {
 	if c.bodyOf == ch {
 		c.bodyOf = nil // the rest of the body frame is skipped
 	}
-	if c.get.ch == ch {
-		c.get.drop()
+	if c.get != nil && c.get.ch == ch {
+		c.dropGet()
 		c.whenFree = nil
 		c.stall &^= stallGet
 	}

@@ -123,12 +123,12 @@ func (ch *channel) basicQos(args []byte) error {
 	// RabbitMQ's meaning: global=false is for consumers to come on this channel,
 	// each by itself; global=true is shared by all of them.
 	if m.Global {
-		ch.globalLimit = uint64(m.PrefetchCount)
+		ch.globalLimit = m.PrefetchCount
 		for _, cs := range ch.consumers {
 			cs.reconsider()
 		}
 	} else {
-		ch.prefetch = uint64(m.PrefetchCount)
+		ch.prefetch = m.PrefetchCount
 	}
 	ch.conn.emitMethod(ch.id, &amqp.BasicQosOk{})
 	return nil
@@ -163,7 +163,7 @@ func (ch *channel) basicConsume(args []byte) error {
 	if err != nil {
 		return err
 	}
-	cs := &consumer{ch: ch, from: q, prefetch: ch.prefetch, timeout: timeout}
+	cs := &consumer{ch: ch, from: q, prefetch: uint64(ch.prefetch), timeout: timeout}
 	cs.Consumer = broker.Consumer{Queue: q, Owner: cs, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
 	cs.number = -1
 	ch.conn.commitBatch()
@@ -237,19 +237,28 @@ type pendingGet struct {
 	body      *bodies.Outgoing // of an external message
 }
 
-func (g *pendingGet) drop() {
-	if g.ch != nil {
-		if g.reader != nil {
-			g.reader.Close()
-		}
-		if g.body != nil {
-			g.body.Close()
-		}
-		if g.run.Count > 0 {
-			g.run.Queue.Return(g.run)
-		}
-		*g = pendingGet{}
+// dropGet ends the pending get, if there is one, without an answer.
+func (c *conn) dropGet() {
+	g := c.get
+	if g == nil {
+		return
 	}
+	if g.reader != nil {
+		g.reader.Close()
+	}
+	if g.body != nil {
+		g.body.Close()
+	}
+	if g.run.Count > 0 {
+		g.run.Queue.Return(g.run)
+	}
+	c.endGet()
+}
+
+// endGet keeps the memory of the pending get for the loop's next.
+func (c *conn) endGet() {
+	*c.get = pendingGet{}
+	c.shard.spareGet, c.get = c.get, nil
 }
 
 func (ch *channel) basicGet(args []byte) error {
@@ -266,13 +275,16 @@ func (ch *channel) basicGet(args []byte) error {
 	}
 	c := ch.conn
 	c.commitBatch()
-	c.get = pendingGet{ch: ch, queue: q, noAck: m.NoAck}
+	if c.get, c.shard.spareGet = c.shard.spareGet, nil; c.get == nil {
+		c.get = new(pendingGet)
+	}
+	*c.get = pendingGet{ch: ch, queue: q, noAck: m.NoAck}
 	return c.goOnGetting()
 }
 
 // goOnGetting answers the pending get, or notes that the disk is being read.
 func (c *conn) goOnGetting() error {
-	g := &c.get
+	g := c.get
 	for {
 		if g.run.Count == 0 {
 			g.run, g.remaining = g.queue.Get()
@@ -280,7 +292,7 @@ func (c *conn) goOnGetting() error {
 				g.ch.count(stats.GetEmpty, 1)
 				g.queue.CountGot(stats.GetEmpty, false, 0)
 				c.emitMethod(g.ch.id, &amqp.BasicGetEmpty{})
-				g.drop()
+				c.dropGet()
 				return nil
 			}
 			if g.from != g.run.Queue && g.reader != nil {
@@ -307,11 +319,11 @@ func (c *conn) goOnGetting() error {
 			g.run = broker.Run{}
 		case errors.Is(err, segstore.ErrDeleted): // with the queue, just now
 			c.emitMethod(g.ch.id, &amqp.BasicGetEmpty{})
-			g.drop()
+			c.dropGet()
 			return nil
 		default:
 			name := g.queue.Name
-			g.drop()
+			c.dropGet()
 			return amqp.Errorf(amqp.CodeInternalError, amqp.BasicGetID, "cannot read a message of queue '%s': %v", name, err)
 		}
 	}
@@ -321,7 +333,7 @@ func (c *conn) goOnGetting() error {
 // waited for. False: the message is unreadable or expired, and it is the next one's
 // turn.
 func (c *conn) answerGet() bool {
-	g := &c.get
+	g := c.get
 	ch, run, reader := g.ch, g.run, g.reader
 	var record segstore.Record
 	reader.Next(&record)
@@ -365,7 +377,7 @@ func (c *conn) answerGet() bool {
 		size = body.Size()
 	}
 	ch.countGot(g.queue, g.noAck, run.Redelivered, size)
-	c.get = pendingGet{}
+	c.endGet()
 	if external {
 		c.emitFile(ch.id, m, t.Properties, body)
 		reader.Close()
@@ -405,7 +417,7 @@ type getRunner conn
 // Run implements loop.Runner.
 func (r *getRunner) Run() {
 	c := (*conn)(r)
-	if c.dead || c.get.ch == nil {
+	if c.dead || c.get == nil {
 		return
 	}
 	c.stall &^= stallGet

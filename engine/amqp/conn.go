@@ -45,29 +45,38 @@ type conn struct {
 	sock  *loop.Conn
 	vhost *broker.VHost
 	id    uint64
-	state connState
-	stall uint16
-	dead  bool
-	// garbled: where frames begin in the input is not known any more.
-	garbled bool
+	place int // in shard.conns
 
-	frameMax   uint32     // proposed, then negotiated; bounds both directions
-	channelMax uint16     // likewise
-	name       string     // client's connection_name, for logs
-	transport  *Transport // nil: a TCP connection as it is
+	// What is small stands together: there may be many idle connections.
+	stall      uint16
+	channelMax uint16 // proposed, then negotiated
+	frameMax   uint32 // likewise; bounds both directions
+	counted    int32  // channels counted in the user
+	bodyLeft   uint32 // payload bytes still to come of the body frame being read
+	state      connState
+	dead       bool
+	garbled    bool // where frames begin in the input is not known any more
+	entered    bool // counted in its user and vhost
+	opened     bool // and as one that was opened
+	inBody     bool // inside a body frame, its end octet included
+	waiting    bool // in shard.waiting
+	unqueued   bool // a confirmation that waits for no log was added since
+	freeing    bool // whenFree is about to run
+	serving    bool // the serve runner is deferred
+	// refusalTold: by basic.nack, the channel has confirms.
+	refusalTold bool
+	// Capabilities that the client announced.
+	closeOnErr   bool // authentication_failure_close
+	cancelNotify bool // consumer_cancel_notify
+	blockNotify  bool // connection.blocked
+
+	name      string     // client's connection_name, for logs
+	transport *Transport // nil: a TCP connection as it is
 
 	// Who logged in, and what that allows; see permit.go.
 	user         *access.User // nil before
 	grant        *access.Grant
 	grantVersion uint64 // 0: not asked for yet; versions start at 1
-	entered      bool   // counted in its user and vhost
-	opened       bool   // and as one that was opened
-	counted      int    // channels counted in the user
-
-	// Capabilities that the client announced.
-	closeOnErr   bool // authentication_failure_close
-	cancelNotify bool // consumer_cancel_notify
-	blockNotify  bool // connection.blocked
 
 	counts *stats.Shared // of the vhost, for this loop
 	acked  uint64        // acknowledgements not in counts yet
@@ -81,9 +90,7 @@ type conn struct {
 	carry    *arena.Buf // input not yet worked off
 	carryPos int
 	carryEnd int
-	bodyLeft uint32   // payload bytes still to come of the body frame being read
 	bodyOf   *channel // its channel; nil when the content is to be skipped
-	inBody   bool     // inside a body frame, its end octet included
 
 	// Fast path: see publish.go.
 	fast     *channel
@@ -99,15 +106,12 @@ type conn struct {
 	barrier uint64 // definitions sequence that must be durable before output leaves
 	ticket  uint64 // transaction that must be durable, likewise; 0: none
 
-	waiting    bool
 	confirming []*channel
 	commits    uint64 // of the store, when confirming was last worked off
-	unqueued   bool   // a confirmation that waits for no log was added since
 
 	pacing pacing // see pace.go
 
-	refusal     *amqp.Error // a queue has refused a batch; logged once
-	refusalTold bool        // by basic.nack: the channel has confirms
+	refusal *amqp.Error // a queue has refused a batch; logged once
 
 	// External bodies: see external.go and source.go.
 	flow     *bodies.Flow // nil until the first
@@ -115,12 +119,10 @@ type conn struct {
 	filing   *filing
 	returns  []pendingReturn
 	whenFree func() // waits for a free output
-	freeing  bool   // and is about to run
 
 	// Consumers that may have something to send.
 	serveList []*consumer
 	replying  []*replyConsumer
-	serving   bool // the serve runner is deferred
 	serveRun  serveRunner
 
 	settleQueue  *broker.Queue // acks being gathered
@@ -129,12 +131,12 @@ type conn struct {
 	settleCount  uint64
 	settleAcked  uint64
 
-	get pendingGet
+	get *pendingGet // nil: none waits
 
 	timer     loop.Timer // handshake, then heartbeats, then closing
 	heartbeat time.Duration
-	lastIn    time.Time
-	lastOut   time.Time
+	lastIn    time.Duration // by the loop's Uptime
+	lastOut   time.Duration
 }
 
 // octets count what went over the socket, and by how many calls.
@@ -147,10 +149,10 @@ func newConn(sh *shard, sock *loop.Conn) *conn {
 	tuning := sh.srv.tuning.Load()
 	c := &conn{
 		shard: sh, sock: sock, id: sh.srv.nextConn.Add(1), frameMax: tuning.FrameMax, channelMax: tuning.ChannelMax,
-		lastIn: sh.loop.Now(),
+		lastIn: sh.loop.Uptime(),
 	}
 	c.serveRun.conn = c
-	sh.conns[c] = struct{}{}
+	sh.add(c)
 	c.timer.Fire = (*connTimer)(c)
 	sh.loop.Arm(&c.timer, tuning.HandshakeTimeout)
 	return c
@@ -167,7 +169,7 @@ func (c *conn) peer() string {
 
 // Input implements loop.Handler.
 func (c *conn) Input(data []byte) {
-	c.lastIn = c.shard.loop.Now()
+	c.lastIn = c.shard.loop.Uptime()
 	c.octets.in += uint64(len(data))
 	c.octets.reads++
 	c.receive(data)
@@ -442,7 +444,7 @@ func (c *conn) abandonChannels() {
 	c.fast = nil
 	c.bodyOf = nil // the rest of a body frame is passed over
 	c.dropBig()
-	c.get.drop()
+	c.dropGet()
 	c.whenFree = nil
 	c.stall &^= stallGet
 	for _, ch := range c.channels {
@@ -494,7 +496,7 @@ func (c *conn) Closed(err error) {
 		q.Forget(c)
 	}
 	c.unlimitLogin()
-	delete(c.shard.conns, c)
+	c.shard.remove(c)
 }
 
 // connTimer is the connection's one timer: what it is for depends on the state.
@@ -517,13 +519,13 @@ func (t *connTimer) Run() {
 // beat sends a heartbeat when nothing else was sent lately, and gives the peer
 // up after two intervals of silence (specification 4.2.7).
 func (c *conn) beat() {
-	now := c.shard.loop.Now()
-	if silent := now.Sub(c.lastIn); silent > 2*c.heartbeat && !c.sock.Paused() {
+	now := c.shard.loop.Uptime()
+	if silent := now - c.lastIn; silent > 2*c.heartbeat && !c.sock.Paused() {
 		c.shard.srv.logger.Warn("missed heartbeats from client", "peer", c.peer(), "timeout", c.heartbeat)
 		c.sock.Close()
 		return
 	}
-	if now.Sub(c.lastOut) >= c.heartbeat/2 && c.sending == nil {
+	if now-c.lastOut >= c.heartbeat/2 && c.sending == nil {
 		c.emit(amqp.HeartbeatFrame)
 		c.flush()
 	}

@@ -142,7 +142,7 @@ func (cs *consumer) credit() uint64 {
 	if cs.prefetch > 0 {
 		n = remaining(cs.prefetch, cs.unacked)
 	}
-	if limit := cs.ch.globalLimit; limit > 0 {
+	if limit := uint64(cs.ch.globalLimit); limit > 0 {
 		n = min(n, remaining(limit, cs.ch.outstanding))
 	}
 	return n

@@ -3,7 +3,6 @@ package amqp
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -101,7 +100,7 @@ type survey struct {
 func (s *survey) Run() {
 	if !s.began {
 		s.began = true
-		s.left = slices.Collect(maps.Keys(s.sh.conns))
+		s.left = slices.Clone(s.sh.conns)
 	}
 	n := min(len(s.left), connsPerLook)
 	for _, c := range s.left[:n] {
@@ -205,7 +204,7 @@ func (s *Server) Channels(ctx context.Context) ([]ChannelInfo, error) {
 			info := ChannelInfo{
 				ConnectionID: c.id,
 				Connection:   c.operatorName(), Number: ch.id, User: user, VHost: vhost, Consumers: len(ch.consumers),
-				Prefetch: ch.prefetch, GlobalPrefetch: ch.globalLimit, Unacknowledged: unacked,
+				Prefetch: uint64(ch.prefetch), GlobalPrefetch: uint64(ch.globalLimit), Unacknowledged: unacked,
 				Unconfirmed: ch.seq - ch.acked, Confirm: ch.confirm, Transactional: ch.tx != nil,
 			}
 			if ch.counts != nil {

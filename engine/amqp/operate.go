@@ -123,7 +123,7 @@ func (s *Server) SetPrefetch(ctx context.Context, connection string, number uint
 				return
 			}
 		}
-		ch.prefetch = uint64(prefetch)
+		ch.prefetch = prefetch
 		for _, cs := range ch.consumers {
 			cs.prefetch = uint64(prefetch)
 			cs.reconsider()

@@ -221,7 +221,7 @@ func (c *conn) flush() {
 		}
 		buf, n := c.out, c.outLen
 		c.out, c.outLen = nil, 0
-		c.lastOut = c.shard.loop.Now()
+		c.lastOut = c.shard.loop.Uptime()
 		c.octets.out += uint64(n)
 		c.octets.writes++
 		if !c.sock.Write(buf, n) {

@@ -133,7 +133,7 @@ func (c *conn) leave() {
 			c.vhost.Churn().Count(stats.ConnectionClosed)
 		}
 		c.user.RemoveConnection()
-		c.user.RemoveChannels(c.counted)
+		c.user.RemoveChannels(int(c.counted))
 		c.counted = 0
 		c.vhost.RemoveConnection()
 	}
@@ -144,7 +144,7 @@ func (c *conn) leave() {
 func (s *Server) revoked() {
 	for _, sh := range s.shards {
 		sh.loop.Post(loop.RunnerFunc(func() {
-			for c := range sh.conns {
+			for _, c := range sh.conns {
 				c.heedRevocation()
 			}
 		}))

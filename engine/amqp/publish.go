@@ -28,18 +28,19 @@ type publish struct {
 	used      bool
 	mandatory bool
 	immediate bool
+	discard   bool // nobody wants the body
+	cached    bool // the route cache, below, holds something
+	byTopic   bool // routing keys have to be permitted
 	size      uint64
 	received  uint64
 	body      *arena.Buf       // when the body did not come in one piece
 	in        *bodies.Incoming // when it goes to a file; see external.go
-	discard   bool             // nobody wants the body
 
 	exchange, key, properties []byte   // of this publish; owned
 	more                      [][]byte // routing keys of its CC and BCC headers
 	methodFrame, headerFrame  []byte   // its encoded frames, for the fast path
 
 	// Route cache: valid for (cachedExchange, cachedKey) under version.
-	cached         bool
 	version        uint64 // 0: none; versions start at 1
 	cachedExchange []byte
 	cachedKey      []byte
@@ -48,7 +49,6 @@ type publish struct {
 	// exchange, under the version checked.
 	checked uint64 // 0: nothing
 	entry   broker.Entry
-	byTopic bool // routing keys have to be permitted
 }
 
 // misplaced is the method to blame for a content frame out of its turn.

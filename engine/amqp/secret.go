@@ -112,7 +112,7 @@ func (c *conn) become(login broker.Login) {
 		for range c.counted {
 			_, _ = c.user.AddChannel()
 		}
-		old.RemoveChannels(c.counted)
+		old.RemoveChannels(int(c.counted))
 	}
 	c.limitLogin(login)
 	c.fast = nil

@@ -48,7 +48,7 @@ type shard struct {
 	loop   *loop.Loop
 	pool   *arena.Pool
 
-	conns    map[*conn]struct{}
+	conns    []*conn                 // in no order; see conn.place
 	attempts map[*conn]*loginAttempt // logins of several messages; see sasl.go
 	limited  map[*conn]*limited      // logins that end; see secret.go
 	waiting  []*conn                 // for a commit: confirms, a barrier, or relief of the store
@@ -61,11 +61,28 @@ type shard struct {
 	batch      batch
 	tx         *segstore.Tx // while a transaction is being applied
 	scratch    []byte       // frames under construction
+	spareGet   *pendingGet  // for the next basic.get; nil: none
 	refBytes   [bodies.RefBytes]byte
 	assembling int      // bytes of buffers that hold incomplete bodies
 	doomed     []doomed // see external.go
 	closing    bool
 	alarm      string // why publishers are blocked; see alarm.go
+}
+
+func (sh *shard) add(c *conn) {
+	c.place = len(sh.conns)
+	sh.conns = append(sh.conns, c)
+}
+
+// remove puts the last connection into the place of c.
+func (sh *shard) remove(c *conn) {
+	end := len(sh.conns) - 1
+	last := sh.conns[end]
+	sh.conns[c.place], last.place = last, c.place
+	sh.conns[end] = nil
+	if sh.conns = sh.conns[:end]; end == 0 {
+		sh.conns = nil
+	}
 }
 
 // NewServer makes a Server.
@@ -79,7 +96,7 @@ func NewServer(o Options) *Server {
 	}
 	s.Tune(o.Tuning)
 	for i, l := range o.Loops {
-		sh := &shard{srv: s, number: i, loop: l, pool: l.Arena(), conns: map[*conn]struct{}{}}
+		sh := &shard{srv: s, number: i, loop: l, pool: l.Arena()}
 		sh.batch.builder = segstore.NewBatch(l.Arena())
 		s.shards = append(s.shards, sh)
 	}
@@ -144,7 +161,7 @@ func (s *Server) Shutdown() {
 	for _, sh := range s.shards {
 		sh.loop.Post(loop.RunnerFunc(func() {
 			sh.closing = true
-			for c := range sh.conns {
+			for _, c := range sh.conns {
 				c.shutdown()
 			}
 		}))

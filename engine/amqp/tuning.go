@@ -11,7 +11,7 @@ type Tuning struct {
 	FrameMax         uint32 // bytes, proposed and at most
 	ChannelMax       uint16 // proposed and at most
 	MessageBytesMax  uint64
-	Prefetch         uint64 // of channels whose client sets none; 0: unlimited
+	Prefetch         uint16 // of channels whose client sets none; 0: unlimited
 	// AckTimeout is how long a delivery may stay unacknowledged where neither
 	// consumer, queue nor policy says; 0: for ever.
 	AckTimeout time.Duration

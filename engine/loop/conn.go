@@ -30,14 +30,16 @@ type linger struct {
 type Conn struct {
 	loop    *Loop
 	handler Handler
-	fd      int
-	local   netip.AddrPort
-	remote  netip.AddrPort
+	local   address
+	remote  address
 
 	out    *arena.Buf // being written; nil when none
 	outPos int
 	outEnd int
 
+	desc int32 // the socket
+	// poll is epoll's own: the armed event mask, or pollDetached.
+	poll      uint32
 	paused    bool
 	closing   bool // linger once the outstanding write has left
 	lingering bool // nothing more is sent; input is discarded until its end
@@ -47,8 +49,7 @@ type Conn struct {
 	linger    *linger  // while lingering
 	over      *layered // a layer between socket and handler; nil: none
 
-	// The backend's own state.
-	poll uint32 // epoll: the armed event mask, or pollDetached
+	// The state of the backend for io_uring.
 	//lint:ignore U1000 it is used in builds with io_uring
 	ring *ringPeer
 }
@@ -67,14 +68,14 @@ func (l *Loop) Adopt(fd int, makeHandler func(*Conn) Handler) {
 func (l *Loop) adopt(fd int, makeHandler func(*Conn) Handler) { l.serve(l.newConn(fd), makeHandler) }
 
 func (l *Loop) newConn(fd int) *Conn {
-	c := &Conn{loop: l, fd: fd}
-	c.local, c.remote = addrOf(unix.Getsockname(fd)), addrOf(unix.Getpeername(fd))
+	c := &Conn{loop: l, desc: int32(fd)}
+	c.local, c.remote = addressOf(addrOf(unix.Getsockname(fd))), addressOf(addrOf(unix.Getpeername(fd)))
 	return c
 }
 
 // serve begins with a connection on its loop.
 func (l *Loop) serve(c *Conn, makeHandler func(*Conn) Handler) {
-	l.open[c] = struct{}{}
+	l.open.add(c)
 	// Watched first: makeHandler may write and pause already.
 	if err := l.backend.add(c); err != nil {
 		c.fail(fmt.Errorf("loop: cannot watch the socket: %w", err))
@@ -82,14 +83,16 @@ func (l *Loop) serve(c *Conn, makeHandler func(*Conn) Handler) {
 	c.handler = makeHandler(c)
 }
 
+func (c *Conn) fd() int { return int(c.desc) }
+
 // Loop returns the owning loop.
 func (c *Conn) Loop() *Loop { return c.loop }
 
 // Remote is the peer's address; invalid for unix sockets.
-func (c *Conn) Remote() netip.AddrPort { return c.remote }
+func (c *Conn) Remote() netip.AddrPort { return c.remote.addrPort() }
 
 // Local is the address of this side.
-func (c *Conn) Local() netip.AddrPort { return c.local }
+func (c *Conn) Local() netip.AddrPort { return c.local.addrPort() }
 
 // Write sends the first n bytes of buf. It returns true when they have left
 // already: buf is the caller's again. Otherwise the loop holds it until
@@ -174,12 +177,12 @@ func (c *Conn) Close() { c.fail(ErrClosed) }
 
 // startLinger ends this side's direction and waits for the other's end.
 func (c *Conn) startLinger() {
-	if err := unix.Shutdown(c.fd, unix.SHUT_WR); err != nil || c.ended {
+	if err := unix.Shutdown(c.fd(), unix.SHUT_WR); err != nil || c.ended {
 		c.fail(ErrClosed)
 		return
 	}
 	c.lingering = true
-	c.linger = &linger{conn: c, unsent: unsentBytes(c.fd)}
+	c.linger = &linger{conn: c, unsent: unsentBytes(c.fd())}
 	c.linger.timer.Fire = c.linger
 	c.loop.Arm(&c.linger.timer, lingerStep)
 	c.readAgain()
@@ -187,7 +190,7 @@ func (c *Conn) startLinger() {
 
 // Run is due when the peer has not closed for a while.
 func (g *linger) Run() {
-	unsent := unsentBytes(g.conn.fd)
+	unsent := unsentBytes(g.conn.fd())
 	if g.steps++; g.steps == lingerStepsMax || unsent >= g.unsent {
 		g.conn.Close()
 		return
@@ -276,7 +279,7 @@ func (c *Conn) bury() {
 	if c.linger != nil {
 		l.Disarm(&c.linger.timer)
 	}
-	delete(l.open, c)
+	l.open.remove(c)
 	l.conns.Add(-1)
 	c.handler.Closed(c.err)
 }

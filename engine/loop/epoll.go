@@ -30,7 +30,6 @@ type epoll struct {
 	events    [eventsMax]unix.EpollEvent
 	ready     int        // how many of events are to be handled
 	recv      *arena.Buf // taken while there is input, given back when idle
-	conns     map[int32]*Conn
 	listeners map[int32]*Listener
 }
 
@@ -44,7 +43,7 @@ func newEpoll(l *Loop) (*epoll, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("loop: eventfd: %w", err)
 	}
-	e := &epoll{loop: l, fd: fd, eventFD: eventFD, conns: map[int32]*Conn{}, listeners: map[int32]*Listener{}}
+	e := &epoll{loop: l, fd: fd, eventFD: eventFD, listeners: map[int32]*Listener{}}
 	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(eventFD)}
 	if err := unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, eventFD, &ev); err != nil {
 		e.close()
@@ -92,7 +91,7 @@ func (e *epoll) dispatch() {
 }
 
 func (e *epoll) handle(ev *unix.EpollEvent) {
-	if c := e.conns[ev.Fd]; c != nil {
+	if c := e.loop.open.get(ev.Fd); c != nil {
 		if ev.Events&unix.EPOLLOUT != 0 && !c.dead {
 			e.writable(c)
 		}
@@ -116,7 +115,7 @@ func (e *epoll) readable(c *Conn, events uint32) {
 	if c.paused {
 		switch {
 		case events&unix.EPOLLERR != 0:
-			c.fail(socketError(c.fd))
+			c.fail(socketError(c.fd()))
 		case events&unix.EPOLLHUP != 0:
 			e.detach(c)
 		default:
@@ -131,7 +130,7 @@ func (e *epoll) readable(c *Conn, events uint32) {
 	if c.over != nil {
 		into = into[:layerReadMax]
 	}
-	n, errno := readRaw(c.fd, into)
+	n, errno := readRaw(c.fd(), into)
 	switch {
 	case errno == 0 && n > 0:
 		c.received(e.recv.Bytes()[:n])
@@ -156,7 +155,7 @@ func (e *epoll) writable(c *Conn) {
 
 func (e *epoll) write(c *Conn) (bool, error) {
 	for c.outPos < c.outEnd {
-		n, errno := writeRaw(c.fd, c.out.Bytes()[c.outPos:c.outEnd])
+		n, errno := writeRaw(c.fd(), c.out.Bytes()[c.outPos:c.outEnd])
 		if errno != 0 {
 			if errno == unix.EINTR {
 				continue
@@ -199,8 +198,8 @@ func (e *epoll) arm(c *Conn) {
 	if mask == c.poll {
 		return
 	}
-	ev := unix.EpollEvent{Events: mask, Fd: int32(c.fd)}
-	if err := unix.EpollCtl(e.fd, op, c.fd, &ev); err != nil {
+	ev := unix.EpollEvent{Events: mask, Fd: c.desc}
+	if err := unix.EpollCtl(e.fd, op, c.fd(), &ev); err != nil {
 		c.fail(os.NewSyscallError("epoll_ctl", err))
 		return
 	}
@@ -210,7 +209,7 @@ func (e *epoll) arm(c *Conn) {
 // detach stops watching c until it reads or writes again; its input stays in
 // the socket.
 func (e *epoll) detach(c *Conn) {
-	if err := unix.EpollCtl(e.fd, unix.EPOLL_CTL_DEL, c.fd, nil); err != nil {
+	if err := unix.EpollCtl(e.fd, unix.EPOLL_CTL_DEL, c.fd(), nil); err != nil {
 		c.fail(os.NewSyscallError("epoll_ctl", err))
 		return
 	}
@@ -219,14 +218,12 @@ func (e *epoll) detach(c *Conn) {
 
 func (e *epoll) add(c *Conn) error {
 	c.poll = unix.EPOLLIN
-	e.conns[int32(c.fd)] = c
-	ev := unix.EpollEvent{Events: c.poll, Fd: int32(c.fd)}
-	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(e.fd, unix.EPOLL_CTL_ADD, c.fd, &ev))
+	ev := unix.EpollEvent{Events: c.poll, Fd: c.desc}
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(e.fd, unix.EPOLL_CTL_ADD, c.fd(), &ev))
 }
 
 func (e *epoll) remove(c *Conn) {
-	delete(e.conns, int32(c.fd))
-	unix.Close(c.fd)
+	unix.Close(c.fd())
 }
 
 func (e *epoll) listen(ln *Listener) error {

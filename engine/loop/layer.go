@@ -77,10 +77,10 @@ func (l *Loop) AdoptLink(fd int, link Link, makeHandler func(*Conn) Handler) {
 func (l *Loop) adoptLink(fd int, link *Link, makeHandler func(*Conn) Handler) {
 	c := l.newConn(fd)
 	if link.Remote.IsValid() {
-		c.remote = link.Remote
+		c.remote = addressOf(link.Remote)
 	}
 	if link.Local.IsValid() {
-		c.local = link.Local
+		c.local = addressOf(link.Local)
 	}
 	if link.Layer != nil {
 		c.over = &layered{layer: link.Layer, conn: c}

@@ -81,9 +81,10 @@ type Loop struct {
 	dead     []*Conn // closed in this turn; their Closed is still due
 	timers   timerHeap
 	armed    uint64 // how many times a timer was armed
+	began    time.Time
 	now      time.Time
 	conns    atomic.Int32 // read by the acceptor's loop
-	open     map[*Conn]struct{}
+	open     table
 	plain    *arena.Buf // for Layers; taken while there is input, given back when idle
 	stats    Stats
 	figures  published
@@ -103,8 +104,9 @@ type Stats struct {
 // An error that matches errors.ErrUnsupported means that this machine or this
 // build does not offer the backend.
 func New(o Options) (*Loop, error) {
+	now := time.Now()
 	l := &Loop{
-		id: o.ID, pool: o.Arena, log: o.Logger, now: time.Now(), open: map[*Conn]struct{}{},
+		id: o.ID, pool: o.Arena, log: o.Logger, began: now, now: now,
 		gate: make(chan struct{}), done: make(chan struct{}),
 	}
 	if l.log == nil {
@@ -169,6 +171,9 @@ func (l *Loop) Arena() *arena.Pool { return l.pool }
 // Now is the time this turn of the loop began: good to about the length of a
 // turn, and free.
 func (l *Loop) Now() time.Time { return l.now }
+
+// Uptime is how long the loop had been there at Now, by the monotonic clock.
+func (l *Loop) Uptime() time.Duration { return l.now.Sub(l.began) }
 
 // Conns returns the number of open connections. Any goroutine.
 func (l *Loop) Conns() int { return int(l.conns.Load()) }
@@ -283,8 +288,10 @@ func (l *Loop) releasePlain() {
 func (l *Loop) finish() {
 	l.shut()
 	l.turn()
-	for c := range l.open {
-		c.fail(ErrClosed)
+	for _, c := range l.open.slots {
+		if c != nil {
+			c.fail(ErrClosed)
+		}
 	}
 	l.reap()
 	l.releasePlain()

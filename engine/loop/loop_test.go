@@ -183,8 +183,8 @@ func TestLoop_Churn(t *testing.T) {
 			}
 		}
 		on(l, func() {
-			if len(l.open) != 0 {
-				t.Errorf("%d connections are still listed", len(l.open))
+			if l.open.count != 0 {
+				t.Errorf("%d connections are still listed", l.open.count)
 			}
 		})
 	})

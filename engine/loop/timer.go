@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"container/heap"
 	"time"
 )
@@ -9,15 +10,15 @@ import (
 // it may be armed again any number of times. Nothing ticks for it.
 type Timer struct {
 	Fire  Runner
-	when  time.Time
-	order uint64 // of arming: timers due at the same time fire in this order
-	index int    // position in the heap + 1; 0 when not armed
+	when  time.Duration // as Uptime
+	order uint64        // of arming: timers due at the same time fire in this order
+	index int           // position in the heap + 1; 0 when not armed
 }
 
 // Arm (re)starts t to fire d from now (at once in the next turn, if d is not
 // positive). Only on the loop.
 func (l *Loop) Arm(t *Timer, d time.Duration) {
-	t.when = l.now.Add(max(d, 0))
+	t.when = l.Uptime() + max(d, 0)
 	t.order = l.armed
 	l.armed++
 	if t.index != 0 {
@@ -39,7 +40,7 @@ func (l *Loop) untilTimer() time.Duration {
 	if len(l.timers) == 0 {
 		return -1
 	}
-	return max(time.Until(l.timers[0].when), 0)
+	return max(l.timers[0].when-time.Since(l.began), 0)
 }
 
 // fireTimers fires what is due. A timer armed meanwhile waits for the next turn,
@@ -48,7 +49,7 @@ func (l *Loop) untilTimer() time.Duration {
 func (l *Loop) fireTimers() {
 	for end := l.armed; len(l.timers) > 0; {
 		t := l.timers[0]
-		if t.when.After(l.now) || t.order >= end {
+		if t.when > l.Uptime() || t.order >= end {
 			return
 		}
 		heap.Pop(&l.timers)
@@ -60,7 +61,7 @@ type timerHeap []*Timer
 
 func (h timerHeap) Len() int { return len(h) }
 func (h timerHeap) Less(i, j int) bool {
-	if order := h[i].when.Compare(h[j].when); order != 0 {
+	if order := cmp.Compare(h[i].when, h[j].when); order != 0 {
 		return order < 0
 	}
 	return h[i].order < h[j].order

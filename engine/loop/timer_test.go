@@ -17,7 +17,7 @@ func TestTimer_AgainstModel(t *testing.T) {
 		order int
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		l := &Loop{now: time.Unix(1, 0)}
+		l := &Loop{began: time.Unix(0, 0), now: time.Unix(1, 0)}
 		timers := make([]Timer, 8)
 		var model []entry
 		var fired []int

@@ -112,7 +112,7 @@ func (r *ring) retire(p *ringPeer) {
 }
 
 func (r *ring) add(c *Conn) error {
-	p := r.newPeer(c.fd)
+	p := r.newPeer(c.fd())
 	p.conn, c.ring = c, p
 	return r.receive(p)
 }
@@ -334,7 +334,7 @@ func (r *ring) write(c *Conn) (bool, error) {
 		return false, r.send(c)
 	}
 	for c.outPos < c.outEnd {
-		n, errno := writeRaw(c.fd, c.out.Bytes()[c.outPos:c.outEnd])
+		n, errno := writeRaw(c.fd(), c.out.Bytes()[c.outPos:c.outEnd])
 		switch errno {
 		case 0:
 			c.outPos += n
