@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -221,13 +222,19 @@ func help(words []string, w io.Writer) error {
 		return nil
 	}
 	group := members(words)
-	switch {
-	case len(group) == 0:
+	if len(group) == 0 {
 		return usagef("unknown command %q", strings.Join(words, " "))
-	case len(group) == 1 && group[0].path == strings.Join(words, " "):
-		writeHelp(w, group[0])
-	default:
+	}
+	i := slices.IndexFunc(group, func(c command) bool { return c.path == strings.Join(words, " ") })
+	if i < 0 {
 		writeOverview(w, group)
+		return nil
+	}
+	writeHelp(w, group[i])
+	for _, c := range group {
+		if c.path != group[i].path {
+			fmt.Fprintf(w, "\nSee also %s: %s.\n", c.path, c.summary)
+		}
 	}
 	return nil
 }

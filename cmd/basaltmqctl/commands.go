@@ -7,6 +7,6 @@ import "slices"
 func commands() []command {
 	return slices.Concat(
 		server(), declarations(), objects(), queueOperations(), lists(), users(), vhosts(), policies(), definitionFiles(), configuration(), notBuilt(),
-		[]command{storeVerify(), storeDump(), completion()},
+		[]command{offlineDefinitions(), storeVerify(), storeDump(), completion()},
 	)
 }

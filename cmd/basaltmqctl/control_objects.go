@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +16,9 @@ import (
 	"strings"
 
 	"github.com/basaltmq/basaltmq/engine/admin"
+	"github.com/basaltmq/basaltmq/engine/broker"
+	exporting "github.com/basaltmq/basaltmq/engine/definitions"
+	"github.com/basaltmq/basaltmq/segstore/inspect"
 )
 
 func escapeQuery(s string) string { return url.QueryEscape(s) }
@@ -185,6 +190,43 @@ func definitionFiles() (list []command) {
 			}))
 	}
 	return list
+}
+
+// offlineDefinitions reads them from a data directory.
+func offlineDefinitions() command {
+	return command{
+		path: "definitions", operands: "DIR", summary: "print the definitions of a stopped broker's data directory",
+		details: "It is what export_definitions would print. Nothing is written, and no broker may run\non the directory meanwhile.",
+		prepare: func(*flagSet) func(context.Context, console, []string) error {
+			return func(ctx context.Context, out console, o []string) error {
+				d, err := openDataDir(o[0])
+				if err != nil {
+					return err
+				}
+				defer d.close()
+				file, err := fs.ReadFile(d.files, inspect.DefinitionsName)
+				if err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return fmt.Errorf("the definitions cannot be read: %w", err)
+				}
+				var journaled []broker.MetaRecord
+				j, err := inspect.ReadJournal(ctx, d.files)
+				if err == nil {
+					err = j.Meta(ctx, func(m inspect.MetaRecord) error {
+						journaled = append(journaled, broker.MetaRecord{Seq: m.Seq, Data: bytes.Clone(m.Data)})
+						return nil
+					})
+				}
+				var b *broker.Broker
+				if err == nil {
+					b, err = broker.ReadOffline(file, journaled)
+				}
+				if err != nil {
+					return fmt.Errorf("%s: %s ('store verify' says more)", o[0], strings.TrimPrefix(strings.TrimPrefix(err.Error(), "inspect: "), "broker: "))
+				}
+				return exporting.Export(out.stdout, b, "", version)
+			}
+		},
+	}
 }
 
 func (s *session) importFile(target, name string) error {

@@ -199,9 +199,13 @@ func addresses(of map[string]string) string {
 // writeLines writes names and values that are there.
 func writeLines(w io.Writer, lines [][2]string) error {
 	b := bufio.NewWriter(w)
+	width := 12
+	for _, line := range lines {
+		width = max(width, len(line[0]))
+	}
 	for _, line := range lines {
 		if line[1] != "" {
-			fmt.Fprintf(b, "%-12s %s\n", line[0], line[1])
+			fmt.Fprintf(b, "%-*s %s\n", width, line[0], line[1])
 		}
 	}
 	return b.Flush()

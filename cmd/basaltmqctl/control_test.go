@@ -350,3 +350,43 @@ func TestControl_Socket(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestDefinitions_Offline: a data directory says what the broker on it said, after
+// a crash too.
+func TestDefinitions_Offline(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	e, err := engine.Start(engine.Config{DataDir: dir, Bind: netip.MustParseAddr("127.0.0.1"), IO: "posix", Loops: 1, Version: "dev"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"create_queue q --durable --max-length 5", "create_queue s --stream-queue", "create_exchange topic e --durable",
+		`set_policy p ^q {"max-length":3}`, "add_vhost v", "add_user ann pw", `set_permissions -p v ann a b c`, "delete_queue s",
+	} {
+		if got := ctl(append(words(line), "-D", dir)...); got.status != 0 {
+			t.Fatalf("%s: %+v", line, got)
+		}
+	}
+	if got := ctl("definitions", dir); got.status != exitUsage || !strings.Contains(got.stderr, "in use by a running broker") {
+		t.Errorf("%+v", got)
+	}
+	want := ctl("export_definitions", "-D", dir)
+	copied := filepath.Join(t.TempDir(), "copy") // as a crash leaves it: all in the journal
+	if err := amqptest.CopyDir(copied, dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	normal := func(text string) string {
+		return strings.Replace(text, `"basaltmq_version": "dev"`, `"basaltmq_version": "`+version+`"`, 1)
+	}
+	for _, where := range []string{dir, copied} {
+		if got := ctl("definitions", where); got.status != 0 || got.stdout != normal(want.stdout) {
+			t.Errorf("%s: %+v\nwant %s", where, got, want.stdout)
+		}
+	}
+	if got := ctl("definitions", "/none/such"); got.status != exitUsage || !strings.Contains(got.stderr, "does not exist") {
+		t.Errorf("%+v", got)
+	}
+}

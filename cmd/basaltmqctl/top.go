@@ -36,7 +36,11 @@ type topOverview struct {
 	Alarm   string `json:"alarm"`
 	Uptime  int64  `json:"uptime_seconds"`
 	Totals  struct {
-		Connections, Channels, Consumers, Exchanges, Queues int
+		Connections int `json:"connections"`
+		Channels    int `json:"channels"`
+		Consumers   int `json:"consumers"`
+		Exchanges   int `json:"exchanges"`
+		Queues      int `json:"queues"`
 	} `json:"object_totals"`
 	Ready   uint64   `json:"messages_ready"`
 	Unacked uint64   `json:"messages_unacknowledged"`

@@ -78,16 +78,10 @@ const DefaultVHost = "/"
 
 // Open reads the definitions and opens the logs of all durable queues.
 func Open(o Options) (*Broker, error) {
-	b := &Broker{
-		store: o.Store, logger: o.Logger, bodies: o.Bodies, vhosts: map[string]*VHost{},
-		users: access.NewRegistry(), loopback: o.LoopbackUsers, dropped: map[uint64]bool{},
-		parameters: map[parameterKey][]byte{},
-	}
+	b := newBroker(&o)
 	b.replays.stopping = make(chan struct{})
 	b.keeper.now, b.keeper.never = o.now, o.manual
 	b.keeper.init(b)
-	b.reserveLogID(1)
-	b.vhost(DefaultVHost)
 	defs, err := loadDefinitions(o.Disk, o.Store, o.Journaled, b.apply)
 	if err != nil {
 		return nil, err
@@ -104,6 +98,31 @@ func Open(o Options) (*Broker, error) {
 		return nil, err
 	}
 	b.keeper.start() // not before everything is there that dead letters are routed by
+	return b, nil
+}
+
+func newBroker(o *Options) *Broker {
+	b := &Broker{
+		store: o.Store, logger: o.Logger, bodies: o.Bodies, vhosts: map[string]*VHost{},
+		users: access.NewRegistry(), loopback: o.LoopbackUsers, dropped: map[uint64]bool{},
+		parameters: map[parameterKey][]byte{},
+	}
+	b.reserveLogID(1)
+	b.vhost(DefaultVHost)
+	return b
+}
+
+// ReadOffline makes the model that a stopped broker's definitions say: the
+// contents of the file, nil if there is none, and what the journal has beyond it.
+// It is for tools that list what there is: nothing in it has a log, and nothing
+// can be changed.
+func ReadOffline(file []byte, journaled []MetaRecord) (*Broker, error) {
+	b := newBroker(&Options{Logger: slog.New(slog.DiscardHandler)})
+	if err := new(Definitions).replay(file, journaled, b.apply); err != nil {
+		return nil, err
+	}
+	b.forgetUnrecorded()
+	b.matchPolicies()
 	return b, nil
 }
 

@@ -68,12 +68,20 @@ type MetaRecord struct {
 func loadDefinitions(d disk.Disk, store *segstore.Store, journaled []MetaRecord, apply func(rec []byte) error) (*Definitions, error) {
 	f := &Definitions{store: store, disk: d}
 	data, err := readWhole(d, definitionsName)
+	if err == nil {
+		err = f.replay(data, journaled, apply)
+	}
 	if err != nil {
 		return nil, err
 	}
+	return f, nil
+}
+
+// replay applies a snapshot, nil for none, and what the journal has beyond it.
+func (f *Definitions) replay(data []byte, journaled []MetaRecord, apply func(rec []byte) error) (err error) {
 	if data != nil {
 		if f.saved, err = readSnapshot(data, apply); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	f.seq = f.saved
@@ -82,18 +90,18 @@ func loadDefinitions(d disk.Disk, store *segstore.Store, journaled []MetaRecord,
 			continue
 		}
 		if m.Seq != f.seq+1 {
-			return nil, fmt.Errorf("broker: definition records %d to %d are missing between %s and the journal: an older %s than the journal belongs to, or a damaged journal; restore both from one backup", f.seq+1, m.Seq-1, definitionsName, definitionsName)
+			return fmt.Errorf("broker: definition records %d to %d are missing between %s and the journal: an older %s than the journal belongs to, or a damaged journal; restore both from one backup", f.seq+1, m.Seq-1, definitionsName, definitionsName)
 		}
 		if len(m.Data) == 0 {
-			return nil, errRecord
+			return errRecord
 		}
 		if err := apply(m.Data); err != nil {
-			return nil, fmt.Errorf("definition record %d of the journal: %w", m.Seq, err)
+			return fmt.Errorf("definition record %d of the journal: %w", m.Seq, err)
 		}
 		f.seq = m.Seq
 	}
 	f.base = f.seq
-	return f, nil
+	return nil
 }
 
 // readSnapshot applies the records of a definitions file and returns the

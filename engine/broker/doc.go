@@ -78,6 +78,10 @@
 // in an import, which hold admin; the levels of a priority queue share one. No
 // lock is held while a consumer's owner is told something: owners post to their loop.
 //
-// Threading: everything may be called from any goroutine. Only Open, Close, and
-// Bind to an exchange that keeps messages (Replays) wait for the disk.
+// A paused queue (pause.go) has nobody in its rings. What operators do with messages
+// (reading.go) takes them as consumers do, or reads without taking.
+//
+// Threading: everything may be called from any goroutine. Only Open, Close, Bind to
+// an exchange that keeps messages (Replays), and what takes a context wait for the
+// disk: the last are not for loops.
 package broker
