@@ -18,7 +18,7 @@ import (
 // serveControl starts the administration's socket in the data directory.
 func (e *Engine) serveControl() (err error) {
 	began := time.Now()
-	var routes []admin.Route
+	routes := e.watchRoutes()
 	if e.config.OnReload != nil {
 		routes = append(routes, e.reloadRoute())
 	}
@@ -38,6 +38,9 @@ func (e *Engine) serveControl() (err error) {
 			}
 			if a := e.HTTPAddr(); a.IsValid() {
 				s.Listeners["http"] = a.String()
+			}
+			if a := e.MetricsAddr(); a.IsValid() {
+				s.Listeners["http/prometheus"] = a.String()
 			}
 			e.space.Load().fill(&s)
 			return s

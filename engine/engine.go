@@ -36,9 +36,12 @@ type Config struct {
 	AMQPPort int        // 0: a free port; negative: none without TLS
 	// HTTP is where the management API listens; port 0: a free one; not valid, as
 	// the zero value is: nowhere.
-	HTTP  netip.AddrPort
-	IO    string // auto, uring, posix
-	Loops int    // one per core
+	HTTP netip.AddrPort
+	// Metrics is where Prometheus collects, Debug where profiles are taken, both
+	// without a password; not valid: nowhere.
+	Metrics, Debug netip.AddrPort
+	IO             string // auto, uring, posix
+	Loops          int    // one per core
 	// DurabilityOS makes a confirm mean "in the page cache" instead of "synced".
 	DurabilityOS bool
 	Version      string
@@ -113,6 +116,7 @@ type Engine struct {
 	server   atomic.Pointer[amqp.Server]
 	handler  atomic.Pointer[admin.Handler]
 	stats    *metrics.Stats
+	observed observed
 	control  *admin.Server
 	http     *admin.Server  // nil: not asked for
 	listener *loop.Listener // nil: fronts serve the port
@@ -182,6 +186,9 @@ func (e *Engine) start() error {
 	}
 	e.listener = listener
 	if err := e.listenHTTP(); err != nil {
+		return err
+	}
+	if err := e.listenWatch(); err != nil {
 		return err
 	}
 	if err := e.unusedSockets(); err != nil {
@@ -254,6 +261,8 @@ func (e *Engine) start() error {
 	}
 	e.stats = metrics.NewStats(e.broker, server)
 	e.stats.Start()
+	e.newExporter()
+	e.serveWatch()
 	if err := e.serveControl(); err != nil {
 		return err
 	}
@@ -360,6 +369,7 @@ func (e *Engine) Stop() error {
 	for server.Conns() > 0 && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}
+	e.closeWatch()
 	e.stats.Close()
 	e.stopLoops()
 	close(e.stop)
@@ -422,6 +432,7 @@ func (e *Engine) abort() {
 		_ = e.control.Close()
 	}
 	_ = e.closeHTTP()
+	e.closeWatch()
 	if e.stats != nil {
 		e.stats.Close()
 	}

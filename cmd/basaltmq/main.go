@@ -109,11 +109,14 @@ func serve(cl *config.CommandLine, c *config.Loaded, stderr io.Writer) int {
 	defer removePID()
 	sockets, files := e.Backends()
 	found := e.Recovered()
-	http := "off"
+	http, metrics := "off", "off"
+	if a := e.MetricsAddr(); a.IsValid() {
+		metrics = a.String()
+	}
 	if a := e.HTTPAddr(); a.IsValid() {
 		http = a.String()
 	}
-	logger.Info("BasaltMQ is ready", "version", version, "amqp", e.Addr().String(), "http", http, "pid", os.Getpid(), "data_dir", c.DataDir, "config", c.File,
+	logger.Info("BasaltMQ is ready", "version", version, "amqp", e.Addr().String(), "http", http, "metrics", metrics, "pid", os.Getpid(), "data_dir", c.DataDir, "config", c.File,
 		"sockets", sockets, "files", files, "io", e.IOReason, "loops", e.Loops(), "durability", c.Durability,
 		"queues", found.Queues, "messages", found.Messages, "took", time.Since(began).Round(time.Millisecond))
 	r.started(e, "AMQP on "+e.Addr().String())

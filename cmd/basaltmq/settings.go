@@ -45,6 +45,12 @@ func engineConfig(c *config.Config) engine.Config {
 	if c.HTTP.Port >= 0 {
 		e.HTTP = netip.AddrPortFrom(c.HTTP.Bind, uint16(c.HTTP.Port))
 	}
+	if c.Metrics.Port >= 0 {
+		e.Metrics = netip.AddrPortFrom(c.Metrics.Bind, uint16(c.Metrics.Port))
+	}
+	if c.Debug.Port > 0 {
+		e.Debug = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(c.Debug.Port))
+	}
 	return e
 }
 

@@ -54,6 +54,7 @@ type Broker struct {
 	first    bool // this start made the default user
 
 	totals totals
+	deaths [len(reasonNames)]atomic.Uint64 // by reason
 
 	parameters map[parameterKey][]byte // guarded by admin
 

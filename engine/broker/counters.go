@@ -119,6 +119,22 @@ func (b *Broker) Totals() (counts stats.Counts, churn [stats.Events]uint64) {
 	return counts, churn
 }
 
+// EachDeath visits the reasons for which messages leave their queue without being
+// consumed, as RabbitMQ names them, with their number since the start, whether a
+// dead letter exchange took them or not. Rejected ones count only where it did.
+func (b *Broker) EachDeath(visit func(reason string, n uint64)) {
+	for why, name := range reasonNames {
+		visit(name, b.deaths[why].Load())
+	}
+}
+
+// ExchangeCount is the number of exchanges.
+func (vh *VHost) ExchangeCount() int {
+	vh.mu.RLock()
+	defer vh.mu.RUnlock()
+	return len(vh.exchanges)
+}
+
 // MessageCounts returns the exchange's counters. Any goroutine.
 func (e *Exchange) MessageCounts() (n stats.Counts) {
 	if c := e.counts.Load(); c != nil {

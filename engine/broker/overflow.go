@@ -117,6 +117,7 @@ func (q *Queue) publishKept(b *segstore.Batch, now int64, external []BodyAt) (en
 			e.left(offset, 1)
 			e.dead.add(offset, 1, maxLength)
 		}
+		q.VHost.broker.deaths[maxLength].Add(uint64(len(refused)))
 		q.VHost.broker.keeper.arm(q, 0)
 	}
 	q.pace.published(given, externalBytes(external))

@@ -239,6 +239,7 @@ func (q *Queue) dropHead(n uint64, why reason) {
 // dead letters, if the queue has a place for those.
 func (q *Queue) bury(first, count uint64, why reason) {
 	e := q.upkeep
+	q.VHost.broker.deaths[why].Add(count)
 	if e.set.deadLetters {
 		e.dead.add(first, count, why)
 		q.VHost.broker.keeper.arm(q, 0)

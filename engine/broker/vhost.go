@@ -93,7 +93,7 @@ func (vh *VHost) usable(q *Queue, name string, owner any) (*Queue, error) {
 func (vh *VHost) Queues() []*Queue {
 	vh.mu.RLock()
 	defer vh.mu.RUnlock()
-	return slices.Collect(maps.Values(vh.queues))
+	return slices.AppendSeq(make([]*Queue, 0, len(vh.queues)), maps.Values(vh.queues))
 }
 
 // DeleteOwned removes the exclusive queues of a connection that has ended.
