@@ -87,6 +87,8 @@ type Config struct {
 	SpaceInterval time.Duration
 	// FreeSpace replaces the disk's own answer, for tests.
 	FreeSpace func() (int64, error)
+
+	disk disk.Disk // instead of files: for tests of failing disks
 }
 
 // defaultUser is the name, and the password, of the user that a first start makes
@@ -201,7 +203,9 @@ func (e *Engine) start() error {
 	if err := e.lockDir(); err != nil {
 		return err
 	}
-	if e.disk, e.IOReason, err = openDisk(e.config.IO, e.config.DataDir); err != nil {
+	if e.disk = e.config.disk; e.disk != nil {
+		e.IOReason = "as the test says"
+	} else if e.disk, e.IOReason, err = openDisk(e.config.IO, e.config.DataDir); err != nil {
 		return err
 	}
 	clean, err := e.cleanMark()

@@ -11,8 +11,10 @@ import (
 // Limits of how many messages one Take may give (see quantum).
 const (
 	takeMax = 4096
-	// takeShareMax is how far consumers that share a backlog can be apart.
-	takeShareMax = 64
+	// takeShareMax is how far consumers that share a backlog can be apart. With 64,
+	// four consumers got 2.4 million messages of 16 bytes a second instead of 7: on
+	// another loop, each run costs a wake-up.
+	takeShareMax = 256
 	// takeLevelMax is for the only consumer of a priority queue: what it has taken
 	// is not overtaken any more.
 	takeLevelMax = 256

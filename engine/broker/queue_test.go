@@ -87,7 +87,7 @@ func TestQueue_RoundRobin_Backlog(t *testing.T) {
 				t.Fatalf("of %d the consumers have got %v", backlog, got)
 			}
 		}
-		if takes > 100+backlog/takeShareMax {
+		if takes > 120+backlog/takeShareMax {
 			t.Errorf("%d takes for %d messages", takes, backlog)
 		}
 	}
