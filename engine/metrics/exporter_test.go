@@ -128,7 +128,7 @@ func TestExporter_Values(t *testing.T) {
 			t.Errorf("%s is %v (%t), want %v", series, got, ok, want)
 		}
 	}
-	for _, name := range []string{"process_resident_memory_bytes", "process_open_fds", "cpu_user_seconds_total", "loop_turns_total", "journal_sync_duration_seconds", "arena_mapped_bytes", "go_heap_objects_bytes", "resident_memory_limit_bytes", "journal_groups_total"} {
+	for _, name := range []string{"process_resident_memory_bytes", "process_open_fds", "loop_turns_total", "journal_sync_duration_seconds", "arena_mapped_bytes", "go_heap_objects_bytes", "resident_memory_limit_bytes", "journal_groups_total"} {
 		total := 0.0
 		if f := families["basaltmq_"+name]; f != nil {
 			for _, v := range f.samples {
