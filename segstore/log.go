@@ -12,9 +12,8 @@ import (
 // Log is one append-only sequence of records with dense offsets. All methods
 // may be called from any goroutine.
 type Log struct {
-	store     *Store
-	id        uint64
-	transient bool
+	store *Store
+	id    uint64
 
 	// Written under mu, read by anyone.
 	next    atomic.Uint64
@@ -25,9 +24,7 @@ type Log struct {
 	err error // fenced, deleted or closed
 
 	// Tail.
-	chunks    []*chunk // sorted by base; the last one takes appends if tailOpen
-	tailOpen  bool
-	class     uint8        // size class of the next chunk
+	chunks    []*chunk     // sorted by base; the last one takes appends if tailOpen
 	unwritten int64        // bytes appended and neither written nor skipped
 	inFlight  int64        // the part of it that is being written
 	heldBytes atomic.Int64 // bytes of chunks that are partly in the journal alone
@@ -49,17 +46,20 @@ type Log struct {
 	acks      *settledFile // nil until the log owns one
 	back      *backReads   // blocks and fetches behind the tail, nil when unused
 
-	lists   atomic.Uint32 // which lists of the store name this log; changed under Store.mu
-	changed bool          // low, pending or cursor moved since the journal was told
-	stale   bool          // and since the settled file was written
-	punch   punching      // see punch.go
-	spill   bool          // its chunks are to be written to a segment: memory is short; the flusher's
-	reap    bool          // a segment may be wholly settled
-	filing  bool          // its files are the filer's; set by the flusher, ended by the filer
-	missed  bool          // there was something else to do to them meanwhile
-	deleted bool
-	gone    bool   // and the flusher has seen it
-	quiet   uint64 // Next as the previous sync tick saw it, when all was settled
+	lists     atomic.Uint32 // which lists of the store name this log; changed under Store.mu
+	transient bool          // never changes
+	tailOpen  bool          // the last of chunks takes appends
+	class     uint8         // size class of the next chunk
+	changed   bool          // low, pending or cursor moved since the journal was told
+	stale     bool          // and since the settled file was written
+	spill     bool          // its chunks are to be written to a segment: memory is short; the flusher's
+	reap      bool          // a segment may be wholly settled
+	filing    bool          // its files are the filer's; set by the flusher, ended by the filer
+	missed    bool          // there was something else to do to them meanwhile
+	deleted   bool
+	gone      bool     // and the flusher has seen it
+	punch     punching // see punch.go
+	quiet     uint64   // Next as the previous sync tick saw it, when all was settled
 
 	retained *RetainedOptions // nil for most; see retained.go
 	rolls    []uint64         // a segment ends before each of these offsets

@@ -162,7 +162,7 @@ func (b *Broker) openLogs(o *Options) error {
 				if err := vh.openDelayed(e); err != nil {
 					return err
 				}
-				known[e.delayed.ID], known[e.delayed.scheduleID] = e.delayed, e.delayed
+				known[e.delayed.ID], known[e.delayed.hidden.scheduleID] = e.delayed, e.delayed
 				b.recovered.Messages += e.delayed.log.Unsettled()
 			}
 		}

@@ -47,7 +47,7 @@ func ForQueues(queues []*Queue, more [][]byte, properties []byte) []byte {
 		return properties
 	}
 	for _, q := range queues {
-		if q.delays == nil {
+		if !q.delayed() {
 			return properties
 		}
 	}

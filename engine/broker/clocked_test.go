@@ -31,7 +31,7 @@ func (c *clocked) until(now int64) {
 		c.broker.keeper.step()
 		for _, vh := range c.broker.vhosts {
 			for _, e := range vh.exchanges {
-				if e.delayed != nil && e.delayed.delays.First() <= now {
+				if e.delayed != nil && e.delayed.hidden.delays.First() <= now {
 					return false
 				}
 			}

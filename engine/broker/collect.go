@@ -148,7 +148,7 @@ func (q *Queue) PurgeSome(n uint64) (purged uint64, err error) {
 			ids = l.settle(run.First, run.Count)
 		}
 		q.attend()
-		relieved := l.relieved(l.pace.clock)
+		relieved := l.relieved(l.lastTaken())
 		q.mu.Unlock()
 		l.RemoveBodies(ids)
 		tell(nil, relieved)

@@ -26,7 +26,7 @@ func (m *coreModel) settle() {
 		}
 		for q, _ := k.next(m.now); q != nil; q, _ = k.next(m.now) {
 			k.arm(q, k.tend(q, m.now))
-			if q.delays != nil {
+			if q.delayed() {
 				m.followRelease(q)
 			}
 			m.serve()
@@ -128,7 +128,7 @@ func (m *coreModel) deliver(msg *coreMessage, targets []*coreQueue) {
 
 // followRelease finds out what a delayed exchange has released.
 func (m *coreModel) followRelease(log *Queue) {
-	name := log.source.Name
+	name := log.hidden.source.Name
 	for left := log.log.Unsettled(); uint64(len(m.waiting[name])) > left; {
 		w := m.waiting[name][0]
 		m.waiting[name] = m.waiting[name][1:]

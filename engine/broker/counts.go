@@ -216,8 +216,8 @@ func (k *keeper) appendCounts(q *Queue, log *segstore.Log, entries []byte, ends 
 func (vh *VHost) countsLog(q *Queue) (*segstore.Log, error) {
 	vh.mu.Lock()
 	defer vh.mu.Unlock()
-	if q.countsLog != nil || vh.queues[q.Name] != q.base() {
-		return q.countsLog, nil
+	if q.sides().countsLog != nil || vh.queues[q.Name] != q.base() {
+		return q.sides().countsLog, nil
 	}
 	var id uint64
 	if q.isLevel() {
@@ -229,7 +229,8 @@ func (vh *VHost) countsLog(q *Queue) (*segstore.Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.countsLog, q.countsID = log, id
+	side := q.needSides()
+	side.countsLog, side.countsID = log, id
 	if !q.isLevel() {
 		vh.broker.record(queueRecord(recQueueDeclare, vh, q))
 	}
@@ -241,7 +242,7 @@ func (vh *VHost) recordAgain(q *Queue) {
 	vh.mu.Lock()
 	defer vh.mu.Unlock()
 	q = q.base()
-	q.hadExpirations = true
+	q.needSides().hadExpirations = true
 	if vh.queues[q.Name] == q {
 		vh.broker.record(queueRecord(recQueueDeclare, vh, q))
 	}
@@ -250,11 +251,11 @@ func (vh *VHost) recordAgain(q *Queue) {
 // readCounts opens the log of counts that the definitions name and reads it, at
 // the start. It waits for the disk.
 func (q *Queue) readCounts() error {
-	log, err := q.VHost.broker.store.OpenLog(q.countsID, segstore.LogOptions{})
+	log, err := q.VHost.broker.store.OpenLog(q.sides().countsID, segstore.LogOptions{})
 	if err != nil {
 		return err
 	}
-	q.countsLog = log
+	q.needSides().countsLog = log
 	c := &q.needUpkeep().counts
 	c.of = map[uint64]uint32{}
 	if err := readLog(log, func(_ uint64, body []byte) { c.read(body) }); err != nil {

@@ -69,11 +69,11 @@ type crowd struct {
 	ringLen   int
 	woken     *Consumer    // holder of the token, a member of that ring
 	lower     []ring       // the other rings, highest first
-	single    bool         // one consumer at a time is active
 	active    *Consumer    // that one; nil without consumers
-	paused    bool         // nobody is in a ring; see pause.go
 	levels    *levels      // of a priority queue; nil: a plain one
 	counts    *queueCounts // nil: never used; see counters.go
+	single    bool         // one consumer at a time is active
+	paused    bool         // nobody is in a ring; see pause.go
 }
 
 type ring struct {
@@ -266,7 +266,7 @@ func (q *Queue) Leave(c *Consumer) {
 	q.mu.Lock()
 	q.heed(c)
 	wake := q.leave(c)
-	relieved := q.relieved(q.pace.clock)
+	relieved := q.relieved(q.lastTaken())
 	q.mu.Unlock()
 	tell(wake, relieved)
 }
@@ -341,7 +341,7 @@ func (q *Queue) Detach(c *Consumer) {
 	if q.stream != nil {
 		wake = q.detachStream(c)
 	}
-	relieved := q.relieved(q.pace.clock)
+	relieved := q.relieved(q.lastTaken())
 	q.mu.Unlock()
 	tell(wake, relieved)
 	if last && q.AutoDelete {

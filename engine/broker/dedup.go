@@ -255,7 +255,7 @@ func (vh *VHost) openDedup(q *Queue) error {
 	if q.upkeep == nil || q.upkeep.dedup == nil || !q.Durable || q.Owner != nil {
 		return nil
 	}
-	q.dedupID = vh.broker.newLogID()
+	q.needSides().dedupID = vh.broker.newLogID()
 	if err := q.readDedup(); err != nil {
 		return amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of queue '%s' in vhost '%s': %v", q.Name, vh.Name, err)
 	}
@@ -264,11 +264,11 @@ func (vh *VHost) openDedup(q *Queue) error {
 
 // readDedup opens the queue's log of values, before anybody uses it.
 func (q *Queue) readDedup() error {
-	log, err := q.VHost.broker.store.OpenLog(q.dedupID, segstore.LogOptions{})
+	log, err := q.VHost.broker.store.OpenLog(q.sides().dedupID, segstore.LogOptions{})
 	if err != nil {
 		return err
 	}
-	q.dedupLog = log
+	q.needSides().dedupLog = log
 	if q.upkeep == nil || q.upkeep.dedup == nil {
 		return nil
 	}

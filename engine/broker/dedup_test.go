@@ -66,7 +66,7 @@ func TestDedup(t *testing.T) {
 	clock += 101
 	e.putValues(q, clock, "id", "a", "c", "d")
 	want("a", "b", "", "", "a", "c", "d", "a", "a", "c", "d")
-	id := q.dedupID
+	id := q.sides().dedupID
 	if id == 0 {
 		t.Fatal("nothing is kept")
 	}

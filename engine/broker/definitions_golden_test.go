@@ -64,7 +64,7 @@ func describeDefinitions(vh *VHost) string {
 			line += fmt.Sprintf(" spread=%+v", e.spread)
 		}
 		if h := e.history; h != nil {
-			line += fmt.Sprintf(" history=%d log=%d", h.keep, h.ID)
+			line += fmt.Sprintf(" history=%d log=%d", h.keeps(), h.ID)
 		}
 		lines = append(lines, line)
 	}

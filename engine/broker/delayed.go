@@ -104,7 +104,7 @@ func (r *router) isDelayed() bool {
 // newDelayed makes the queue of a delayed exchange, without logs.
 func (vh *VHost) newDelayed(e *Exchange, id, scheduleID uint64) *Queue {
 	q := newQueue(vh, &QueueDeclare{Name: "delayed messages of exchange " + e.Name, Durable: e.Durable}, id)
-	q.scheduleID, q.source = scheduleID, e
+	q.hidden = &hidden{scheduleID: scheduleID, source: e}
 	return q
 }
 
@@ -115,22 +115,22 @@ func (vh *VHost) openDelayed(e *Exchange) (err error) {
 	if q.log, err = b.store.OpenLog(q.ID, o); err != nil {
 		return err
 	}
-	if q.scheduleLog, err = b.store.OpenLog(q.scheduleID, o); err != nil {
+	if q.hidden.scheduleLog, err = b.store.OpenLog(q.hidden.scheduleID, o); err != nil {
 		return err
 	}
 	q.end = q.log.Next()
 	q.mu.Lock()
 	q.needUpkeep()
 	q.mu.Unlock()
-	q.delays, err = schedule.Open(schedule.Options{
-		Store: b.store, Messages: q.log, Index: q.scheduleLog, Logger: b.logger,
+	q.hidden.delays, err = schedule.Open(schedule.Options{
+		Store: b.store, Messages: q.log, Index: q.hidden.scheduleLog, Logger: b.logger,
 		Wake: func() { b.keeper.arm(q, 0) },
 		Due: func(rec *segstore.Record, t segstore.Template) int64 {
 			return due(rec.Timestamp, delayIn(t.Properties))
 		},
 	})
 	if err == nil {
-		b.keeper.arm(q, q.delays.First())
+		b.keeper.arm(q, q.hidden.delays.First())
 	}
 	return err
 }
@@ -149,7 +149,7 @@ func (q *Queue) schedule(base uint64, b *segstore.Batch) {
 	k := &q.VHost.broker.keeper
 	now, first := k.now(), int64(math.MaxInt64)
 	bytes := uint64(b.Size() / b.Count())
-	full := q.delays.Full()
+	full := q.hidden.delays.Full()
 	var last *byte // of the properties that delay is of
 	var delay int64
 	b.Each(func(i int, t segstore.Template, _ []byte) {
@@ -157,10 +157,10 @@ func (q *Queue) schedule(base uint64, b *segstore.Batch) {
 			last, delay = p, delayIn(t.Properties)
 		}
 		e := schedule.Entry{Due: due(now, delay), Offset: base + uint64(i)}
-		q.delays.Add(e, bytes)
+		q.hidden.delays.Add(e, bytes)
 		first = min(first, e.Due)
 	})
-	if !full && q.delays.Full() {
+	if !full && q.hidden.delays.Full() {
 		first = now
 	}
 	k.arm(q, first)
@@ -198,7 +198,7 @@ func (k *keeper) closeDelayed() {
 		for _, e := range vh.exchanges {
 			if e.delayed != nil {
 				e.delayed.upkeep.move.close()
-				e.delayed.delays.Close()
+				e.delayed.hidden.delays.Close()
 			}
 		}
 		vh.mu.RUnlock()

@@ -46,7 +46,9 @@ func (q *Queue) Facts() Facts {
 		f.Levels++
 		f.ResidentBytes += resident
 		f.MemoryBytes += queueBytes + spanBytes*uint64(cap(l.returned.spans)) + resident
-		f.UsedAt = max(f.UsedAt, l.pace.used)
+		if l.pace != nil {
+			f.UsedAt = max(f.UsedAt, l.pace.used)
+		}
 		ready, unacked := l.ready(), l.unacked
 		if ready+unacked == 0 {
 			return
@@ -71,7 +73,7 @@ func (q *Queue) Facts() Facts {
 // recordBytes is the average size of n messages that are there. What is known of
 // bodies in files is the average of recent messages.
 func (q *Queue) recordBytes(n uint64) uint64 {
-	if q.external != nil {
+	if q.external != nil && q.pace != nil {
 		return q.pace.recordBytes
 	}
 	return q.log.Bytes() / max(q.log.Unsettled(), n, 1)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/basaltmq/basaltmq/engine/broker/schedule"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/wire/amqp"
@@ -35,11 +36,42 @@ const historyLengthDefault = 20
 const replayRounds = 3
 
 // Hidden says that a queue keeps messages for an exchange: no client knows it.
-func (q *Queue) Hidden() bool { return q.keep > 0 || q.delays != nil }
+func (q *Queue) Hidden() bool { return q.hidden != nil }
+
+// hidden is what a queue has that no client sees: one that keeps messages of an
+// exchange for later bindings, or until they are due.
+type hidden struct {
+	keep uint64 // > 0: so many messages are kept, and it delays none
+
+	delays      *schedule.Schedule // see delayed.go
+	source      *Exchange          // whose messages are delayed
+	scheduleID  uint64
+	scheduleLog *segstore.Log
+}
+
+// keeps is how many messages a history keeps; 0: it is none.
+func (q *Queue) keeps() uint64 {
+	if q.hidden == nil {
+		return 0
+	}
+	return q.hidden.keep
+}
+
+// schedules returns the log of when delayed messages are due, and its id; of other
+// queues nothing.
+func (q *Queue) schedules() (id uint64, log *segstore.Log) {
+	if q.hidden == nil {
+		return 0, nil
+	}
+	return q.hidden.scheduleID, q.hidden.scheduleLog
+}
+
+// delayed says that the queue has delayed messages.
+func (q *Queue) delayed() bool { return q.hidden != nil && q.hidden.delays != nil }
 
 // Nowhere says that a route leads to no queue but an exchange's history: the
 // message is unroutable. One that is delayed is not.
-func Nowhere(queues []*Queue) bool { return len(queues) == 0 || queues[0].keep > 0 }
+func Nowhere(queues []*Queue) bool { return len(queues) == 0 || queues[0].keeps() > 0 }
 
 // historyLength is how many messages an exchange with these arguments keeps.
 func historyLength(arguments amqp.Table) uint64 {
@@ -54,7 +86,7 @@ func historyLength(arguments amqp.Table) uint64 {
 // newHistory makes the queue of an exchange that keeps messages, without a log.
 func (vh *VHost) newHistory(e *Exchange, id uint64) *Queue {
 	q := newQueue(vh, &QueueDeclare{Name: "history of exchange " + e.Name, Durable: e.Durable}, id)
-	q.keep = historyLength(e.Arguments)
+	q.hidden = &hidden{keep: historyLength(e.Arguments)}
 	return q
 }
 
@@ -79,10 +111,10 @@ func (vh *VHost) openHistory(e *Exchange) error {
 func (q *Queue) trim() (ids []uint64) {
 	for {
 		unsettled := q.log.Unsettled()
-		if unsettled <= q.keep {
+		if unsettled <= q.hidden.keep {
 			return ids
 		}
-		first, count := q.log.NextUnsettled(q.log.Low(), unsettled-q.keep)
+		first, count := q.log.NextUnsettled(q.log.Low(), unsettled-q.hidden.keep)
 		if count == 0 {
 			return ids
 		}

@@ -192,7 +192,7 @@ func TestHistory_Restart(t *testing.T) {
 			}
 			e = openDir(t, dir)
 			h = e.vh.exchanges["h"].history
-			if e.vh.exchanges["gone"] != nil || e.vh.exchanges["deleted"] != nil || h == nil || h.keep != 5 {
+			if e.vh.exchanges["gone"] != nil || e.vh.exchanges["deleted"] != nil || h == nil || h.keeps() != 5 {
 				t.Fatalf("clean %v: there are %v", clean, dump(e.vh))
 			}
 			if got := e.broker.Recovered(); round == 0 && got.Messages != 0 || got.Queues != round {

@@ -201,14 +201,14 @@ func (q *Queue) recoverLevels(clean bool, on func(id uint64) bool, known map[uin
 		}
 		known[id] = l
 		if on(counts) {
-			l.countsID = counts
+			l.needSides().countsID = counts
 			known[counts] = l
 			if err := l.readCounts(); err != nil {
 				return err
 			}
 			l.judgeCounts()
 		}
-		if q.hadExpirations {
+		if q.sides().hadExpirations {
 			l.needUpkeep().noted = true
 			l.ExpectExpirations()
 		}

@@ -120,7 +120,7 @@ func (q *Queue) publishKept(b *segstore.Batch, now int64, external []BodyAt) (en
 		q.VHost.broker.deaths[maxLength].Add(uint64(len(refused)))
 		q.VHost.broker.keeper.arm(q, 0)
 	}
-	q.pace.published(given, externalBytes(external))
+	q.needPace().published(given, externalBytes(external))
 	q.countPublished(count, BodyBytes(b, external))
 	if !buried {
 		q.time(base)

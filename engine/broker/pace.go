@@ -50,6 +50,23 @@ type pace struct {
 	held        []heldPublisher
 }
 
+// needPace returns the queue's, making it. An idle queue that was never used has
+// none.
+func (q *Queue) needPace() *pace {
+	if q.pace == nil {
+		q.pace = new(pace)
+	}
+	return q.pace
+}
+
+// lastTaken is the latest time seen when something was taken, in Unix milliseconds.
+func (q *Queue) lastTaken() int64 {
+	if q.pace == nil {
+		return 0
+	}
+	return q.pace.clock
+}
+
 type heldPublisher struct {
 	publisher Publisher
 	turn      uint64 // value of taken that makes it this one's turn
@@ -74,7 +91,7 @@ func (p *pace) took(count uint64, now int64) {
 // behind says that consumers could take, or take fast, and still more than
 // limit bytes are ready.
 func (q *Queue) behind(limit uint64, now int64) bool {
-	return q.ready()*q.pace.recordBytes > limit &&
+	return q.pace != nil && q.ready()*q.pace.recordBytes > limit &&
 		(q.ring != nil || len(q.consumers) > 0 && now < q.pace.fastUntil)
 }
 
@@ -115,11 +132,17 @@ func (q *Queue) Forget(p Publisher) {
 }
 
 func (q *Queue) forget(p Publisher) {
+	if q.pace == nil {
+		return
+	}
 	q.pace.held = slices.DeleteFunc(q.pace.held, func(h heldPublisher) bool { return h.publisher == p })
 }
 
 // relieved returns the publishers that may go on.
 func (q *Queue) relieved(now int64) []Publisher {
+	if q.pace == nil {
+		return nil
+	}
 	held := q.pace.held
 	if len(held) == 0 {
 		return nil

@@ -29,7 +29,7 @@ func (p *fakePublisher) times() int {
 // about 16 KiB.
 func (e *env) backlog(q *Queue) {
 	body := strings.Repeat("x", 16<<10)
-	for q.ready()*q.pace.recordBytes < 3*behindBytes {
+	for q.ready()*q.needPace().recordBytes < 3*behindBytes {
 		e.publish(q, body, body, body, body)
 	}
 }

@@ -91,7 +91,7 @@ func (q *Queue) setPaused(paused bool) (changed bool, wake []*Consumer) {
 			wake = append(wake, next)
 		}
 	}
-	relieved := q.relieved(q.pace.clock)
+	relieved := q.relieved(q.lastTaken())
 	q.mu.Unlock()
 	tell(nil, relieved)
 	return true, wake

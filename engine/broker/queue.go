@@ -3,7 +3,6 @@ package broker
 import (
 	"sync/atomic"
 
-	"github.com/basaltmq/basaltmq/engine/broker/schedule"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
@@ -23,9 +22,10 @@ type Run struct {
 type Queue struct {
 	Name       string
 	VHost      *VHost
+	Arguments  amqp.Table
 	Durable    bool
 	AutoDelete bool
-	Arguments  amqp.Table
+	deleted    bool // guarded by mu
 	// Owner is the connection an exclusive queue belongs to; nil otherwise.
 	Owner any
 	ID    uint64
@@ -37,13 +37,12 @@ type Queue struct {
 	*crowd
 	own crowd
 
-	deleted  bool
 	cursor   uint64
 	end      uint64 // the log's next offset
 	crashed  uint64 // offsets below were there when the broker last ended without a clean stop
 	returned rangeSet
 	unacked  uint64
-	pace     pace
+	pace     *pace           // nil: never used; see pace.go
 	external *externalBodies // nil: no record has an external body; see bodies.go
 	upkeep   *upkeep         // nil: a plain queue; see upkeep.go
 	stream   *stream         // nil: not a stream; never changes; see stream.go
@@ -51,22 +50,8 @@ type Queue struct {
 	// settings are those of upkeep, for those who don't hold mu; nil without.
 	settings atomic.Pointer[settings]
 
-	// What the definitions know of it besides. Guarded by VHost.mu.
-	hadExpirations bool          // messages had expirations of their own
-	countsID       uint64        // the log of delivery counts, 0: none
-	countsLog      *segstore.Log // see counts.go
-	dedupID        uint64        // the log of values seen, 0: none
-	dedupLog       *segstore.Log // see dedup.go
-
-	// keep > 0: the queue is hidden and keeps so many messages; see history.go.
-	keep uint64
-
-	// delays say that the queue is hidden and keeps the delayed messages of an
-	// exchange, source, until they are due; see delayed.go.
-	delays      *schedule.Schedule
-	source      *Exchange
-	scheduleID  uint64
-	scheduleLog *segstore.Log
+	side   *sideLogs // nil: none; see sidelogs.go
+	hidden *hidden   // nil: not hidden; never changes; see history.go, delayed.go
 
 	// bound counts this queue's bindings by source exchange. Guarded by VHost.mu.
 	bound map[*Exchange]int
@@ -152,7 +137,7 @@ func (q *Queue) Publish(b *segstore.Batch, now int64, external ...BodyAt) (end u
 		}
 		return 0, false, nil
 	}
-	q.pace.used = now
+	q.needPace().used = now
 	if q.upkeep != nil && !q.Hidden() {
 		if q.stream != nil {
 			end, err = q.publishStream(b, external)
@@ -176,10 +161,11 @@ func (q *Queue) Publish(b *segstore.Batch, now int64, external ...BodyAt) (end u
 	q.countPublished(uint64(b.Count()), BodyBytes(b, external))
 	q.time(base)
 	var dropped []uint64
-	if q.delays != nil {
+	switch {
+	case q.hidden == nil:
+	case q.hidden.delays != nil:
 		q.schedule(base, b)
-	}
-	if q.keep > 0 {
+	default:
 		dropped = q.trim()
 	}
 	wake := q.grantToken()
@@ -196,7 +182,7 @@ func (q *Queue) Purge() uint64 {
 	for _, l := range q.family() {
 		q.mu.Lock()
 		ready, ids := l.purge()
-		relieved := l.relieved(l.pace.clock)
+		relieved := l.relieved(l.lastTaken())
 		q.mu.Unlock()
 		l.RemoveBodies(ids)
 		tell(nil, relieved)
@@ -259,7 +245,7 @@ func (q *Queue) markDeleted() (ready uint64, consumers []*Consumer) {
 	var relieved []Publisher
 	q.each(func(l *Queue) {
 		l.clear()
-		relieved = append(relieved, l.relieved(l.pace.clock)...)
+		relieved = append(relieved, l.relieved(l.lastTaken())...)
 	})
 	q.mu.Unlock()
 	tell(nil, relieved)

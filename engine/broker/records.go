@@ -65,7 +65,7 @@ func exchangeRecord(kind byte, vh *VHost, e *Exchange) []byte {
 		f = f.num(e.history.ID)
 	}
 	if e.delayed != nil {
-		f = f.num(e.delayed.ID).num(e.delayed.scheduleID)
+		f = f.num(e.delayed.ID).num(e.delayed.hidden.scheduleID)
 	}
 	if deduplicates {
 		f = f.num(e.dedup.id)
@@ -78,15 +78,15 @@ func queueRecord(kind byte, vh *VHost, q *Queue) []byte {
 	if kind == recQueueDelete {
 		return f
 	}
-	f = append(f, flagIf(q.AutoDelete, flagAutoDelete)|flagIf(q.hadExpirations, flagExpirations)|
-		flagIf(q.countsID != 0, flagCounts)|flagIf(q.dedupID != 0, flagDedup)|flagIf(q.Ranked(), flagLevels)|
+	f = append(f, flagIf(q.AutoDelete, flagAutoDelete)|flagIf(q.sides().hadExpirations, flagExpirations)|
+		flagIf(q.sides().countsID != 0, flagCounts)|flagIf(q.sides().dedupID != 0, flagDedup)|flagIf(q.Ranked(), flagLevels)|
 		flagIf(q.Paused(), flagPaused))
 	f = f.str(string(q.Arguments))
-	if q.countsID != 0 {
-		f = f.num(q.countsID)
+	if q.sides().countsID != 0 {
+		f = f.num(q.sides().countsID)
 	}
-	if q.dedupID != 0 {
-		f = f.num(q.dedupID)
+	if q.sides().dedupID != 0 {
+		f = f.num(q.sides().dedupID)
 	}
 	return f
 }
@@ -230,8 +230,11 @@ func (b *Broker) apply(rec []byte) error {
 		if q.ID == id {
 			q.paused = flags&flagPaused != 0
 			b.reserveLogID(max(countsID, dedupID) + 1)
-			q.hadExpirations = q.hadExpirations || flags&flagExpirations != 0
-			q.countsID, q.dedupID = max(q.countsID, countsID), max(q.dedupID, dedupID)
+			if flags&(flagExpirations|flagCounts|flagDedup) != 0 {
+				side := q.needSides()
+				side.hadExpirations = side.hadExpirations || flags&flagExpirations != 0
+				side.countsID, side.dedupID = max(side.countsID, countsID), max(side.dedupID, dedupID)
+			}
 		}
 	case recQueueDelete:
 		if q := vh.queues[r.str()]; r.err == nil && q != nil {

@@ -26,7 +26,7 @@ const commitWait = 5
 
 // release releases what is due and returns when to come back.
 func (k *keeper) release(q *Queue, now int64) (again int64) {
-	m, s := &q.upkeep.move, q.delays
+	m, s := &q.upkeep.move, q.hidden.delays
 	again = k.removeDoomed(q)
 	state := schedule.Idle
 	switch {
@@ -68,7 +68,7 @@ func (k *keeper) releaseTaken(q *Queue, now int64) (again int64) {
 	if m.builder == nil {
 		m.builder = k.broker.store.NewBatch()
 	}
-	taken := q.delays.Taken()
+	taken := q.hidden.delays.Taken()
 	switch k.gatherTaken(q, taken) {
 	case reading:
 		return unlimited
@@ -185,8 +185,8 @@ func (k *keeper) dueLetter(q *Queue, t segstore.Template) *letter {
 	vh := q.VHost
 	vh.mu.RLock()
 	defer vh.mu.RUnlock()
-	if !q.source.deleted {
-		l.targets = vh.routeFrom(q.source, Envelope{RoutingKey: l.key, More: copies, Properties: plain}, nil)
+	if !q.hidden.source.deleted {
+		l.targets = vh.routeFrom(q.hidden.source, Envelope{RoutingKey: l.key, More: copies, Properties: plain}, nil)
 	}
 	return l
 }
@@ -233,7 +233,7 @@ func (k *keeper) finishRelease(q *Queue, l *letter, taken []schedule.Entry, refs
 	var ids []uint64
 	if done {
 		ids = q.settleReleased(tx, taken)
-		q.delays.Done(tx, len(taken))
+		q.hidden.delays.Done(tx, len(taken))
 	}
 	if tx == nil {
 		q.RemoveBodies(ids)

@@ -42,7 +42,7 @@ func (q *Queue) Take(c *Consumer, limit uint64, now int64) (run Run, more bool) 
 	run = from.take(min(limit, q.quantum(q.total())))
 	c.room -= run.Count
 	from.clock(&run)
-	from.pace.took(run.Count, now)
+	from.needPace().took(run.Count, now)
 	q.ring = c.next
 	q.woken = nil
 	wake, relieved := q.grantToken(), from.relieved(now)

@@ -387,7 +387,9 @@ func (vh *VHost) deleteFiles(q *Queue) {
 	if err := q.log.Delete(); err != nil {
 		vh.broker.logger.Error("cannot delete the files of a queue", "queue", q.Name, "vhost", vh.Name, "err", err)
 	}
-	for _, log := range []*segstore.Log{q.countsLog, q.dedupLog, q.scheduleLog} { // nobody changes them any more
+	side := q.sides() // nobody changes them any more
+	_, scheduleLog := q.schedules()
+	for _, log := range []*segstore.Log{side.countsLog, side.dedupLog, scheduleLog} {
 		if log == nil {
 			continue
 		}

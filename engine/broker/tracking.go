@@ -198,11 +198,11 @@ func (k *keeper) appendTracked(q *Queue, log *segstore.Log, tags []string, bodie
 // readTracked opens the log that the definitions name and reads it, at the start.
 // It waits for the disk.
 func (q *Queue) readTracked() error {
-	log, err := q.VHost.broker.store.OpenLog(q.countsID, segstore.LogOptions{})
+	log, err := q.VHost.broker.store.OpenLog(q.sides().countsID, segstore.LogOptions{})
 	if err != nil {
 		return err
 	}
-	q.countsLog = log
+	q.needSides().countsLog = log
 	t := &q.stream.tracked
 	return readLog(log, t.read)
 }

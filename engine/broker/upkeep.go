@@ -293,8 +293,8 @@ func (k *keeper) tend(q *Queue, now int64) (again int64) {
 		e.look.close()
 		e.scan.close()
 		e.move.close()
-		if q.delays != nil {
-			q.delays.Release()
+		if q.delayed() {
+			q.hidden.delays.Release()
 		}
 		return unlimited
 	}
@@ -302,7 +302,7 @@ func (k *keeper) tend(q *Queue, now int64) (again int64) {
 		return k.tendStream(q, now)
 	}
 	q.RemoveBodies(doomed)
-	if q.delays != nil {
+	if q.delayed() {
 		return k.release(q, now)
 	}
 	again = unlimited

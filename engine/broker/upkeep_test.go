@@ -252,7 +252,7 @@ func TestCounts_Log(t *testing.T) {
 	e := openAt(t, posixDisk(t, dir), &clock)
 	q := e.queue(QueueDeclare{Name: "q", Durable: true, Arguments: values("x-delivery-limit", 1_000_000)}, nil)
 	e.put(q, clock, "", "a", "b", "c")
-	if q.countsLog != nil {
+	if q.sides().countsLog != nil {
 		t.Fatal("a log of counts without any")
 	}
 	for range 5000 {
@@ -260,7 +260,7 @@ func TestCounts_Log(t *testing.T) {
 		q.Requeue(Run{First: run.First, Count: 1})
 		e.broker.keeper.step()
 	}
-	if n := q.countsLog.Unsettled(); n > 2*countsSlack {
+	if n := q.sides().countsLog.Unsettled(); n > 2*countsSlack {
 		t.Errorf("%d records in the log of counts", n)
 	}
 	run, _ := q.Get()
@@ -268,7 +268,7 @@ func TestCounts_Log(t *testing.T) {
 	run, _ = q.Get()
 	q.Requeue(Run{First: run.First, Count: 1})
 	e.broker.keeper.step()
-	for _, log := range []*segstore.Log{q.log, q.countsLog} {
+	for _, log := range []*segstore.Log{q.log, q.sides().countsLog} {
 		log.WantDurable()
 		e.await("durable", func() bool { return log.Durable() >= log.Next() })
 	}
@@ -282,7 +282,7 @@ func TestCounts_Log(t *testing.T) {
 	if n := q.DeliveryCount(1); n != 1 {
 		t.Errorf("count %d, want 1", n)
 	}
-	id := q.countsID
+	id := q.sides().countsID
 	if _, _, err := e.vh.DeleteQueue([]byte("q"), false, false, nil); err != nil {
 		t.Fatal(err)
 	}

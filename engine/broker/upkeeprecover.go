@@ -34,7 +34,9 @@ func sizeOf(properties, body []byte) uint64 {
 
 // drop notes that the logs of a queue belong to nobody, while records are read.
 func (b *Broker) drop(q *Queue) {
-	for _, id := range []uint64{q.ID, q.countsID, q.dedupID, q.scheduleID} {
+	side := q.sides()
+	scheduleID, _ := q.schedules()
+	for _, id := range []uint64{q.ID, side.countsID, side.dedupID, scheduleID} {
 		if id != 0 {
 			b.dropped[id] = true
 		}
@@ -62,7 +64,7 @@ func (b *Broker) dropLogs(e *Exchange) {
 // recoverUpkeep gives a queue that the start found what its definition says.
 // known gets the log of delivery counts.
 func (q *Queue) recoverUpkeep(known map[uint64]*Queue) error {
-	if q.countsID != 0 {
+	if q.sides().countsID != 0 {
 		read := q.readCounts
 		if q.stream != nil {
 			read = q.readTracked
@@ -70,15 +72,15 @@ func (q *Queue) recoverUpkeep(known map[uint64]*Queue) error {
 		if err := read(); err != nil {
 			return err
 		}
-		known[q.countsID] = q
+		known[q.sides().countsID] = q
 	}
-	if q.hadExpirations {
+	if q.sides().hadExpirations {
 		q.needUpkeep().noted = true
 		q.ExpectExpirations()
 	}
 	q.applyArguments()
-	if q.dedupID != 0 {
-		known[q.dedupID] = q
+	if q.sides().dedupID != 0 {
+		known[q.sides().dedupID] = q
 		return q.readDedup()
 	}
 	return nil
