@@ -115,6 +115,7 @@ func TestAPI_PeekAndMove(t *testing.T) {
 		{"POST /api/queues/%2F/a/move", `{"destination":"b"}`, 200, `{"moved":0,"more":false}`},
 		{"POST /api/queues/%2F/s/move", `{"destination":"b","count":1}`, 200, `{"moved":1,"next":1,"more":false}`},
 		{"POST /api/queues/%2F/s/move", `{"destination":"b","offset":1}`, 200, `{"moved":1,"next":2,"more":false}`},
+		{"POST /api/queues/%2F/mine/peek", `{}`, 200, "[]"}, // the socket's user is an administrator
 		{"POST /api/queues/%2F/a/move", `{"destination":"a"}`, 400, "~cannot be moved to itself"},
 		{"POST /api/queues/%2F/a/move", `{"destination":"nope"}`, 404, "~there is no queue 'nope'"},
 		{"POST /api/queues/%2F/a/move", `{"destination":"b","destination_vhost":"nope"}`, 404, "~there is no virtual host 'nope'"},

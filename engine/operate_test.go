@@ -13,6 +13,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/amqp"
 	"github.com/basaltmq/basaltmq/engine/amqptest"
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	wire "github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -86,6 +87,20 @@ func TestPost_Routes(t *testing.T) {
 		if _, err := e.AMQP().Post(t.Context(), vh, p); (err == nil) != want {
 			t.Errorf("guest publishes as %s: %v", name, err)
 		}
+	}
+	counts, exchanges := vh.MessageCounts(), map[string]uint64{}
+	for _, x := range vh.SortedExchanges() {
+		n := x.MessageCounts()
+		exchanges[x.Name] = n[stats.PublishIn]*100 + n[stats.PublishOut]
+	}
+	if counts[stats.Publish] != 16 || counts[stats.ReturnUnroutable] != 4 || exchanges["fan"] != 101 || exchanges["once"] != 202 || exchanges["amq.topic"] != 100 {
+		t.Errorf("%v, %v", counts, exchanges)
+	}
+	if _, err := vh.FindQueue("q").Collect(t.Context(), 2, 10, broker.PutBack); err != nil {
+		t.Fatal(err)
+	}
+	if n := vh.MessageCounts(); n[stats.Get] != 2 || n[stats.BytesOut] != 8 || n[stats.Redeliver] != 0 {
+		t.Errorf("%v", n)
 	}
 	if n := c.Declare("q", amqptest.Durable).MessageCount; n != 6 {
 		t.Errorf("%d messages in the queue, want 6", n)

@@ -65,8 +65,7 @@ func (a *tokens) Authenticate(user, password []byte, remote netip.Addr) (broker.
 		return broker.Login{}, fmt.Errorf("%w: not the token", broker.ErrRefused)
 	}
 	login, err := a.Identify([]byte("ann"), remote)
-	login.Later = func() error { a.later++; return nil }
-	return login, err
+	return broker.Login{Later: func() (broker.Login, error) { a.later++; return login, nil }}, err
 }
 
 // TestLogin_Bearer: a token comes to the authenticator as the password of nobody,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
@@ -31,7 +32,8 @@ var ErrBlocked = errors.New("amqp: publishers are blocked")
 // the caller's business. Errors: those of basic.publish, ErrBlocked, the context's.
 func (s *Server) Post(ctx context.Context, vh *broker.VHost, p *Posting) (routed bool, err error) {
 	exchange, key := []byte(p.Exchange), []byte(p.RoutingKey)
-	if _, err := vh.CheckPublish(exchange); err != nil {
+	entry, err := vh.CheckPublish(exchange)
+	if err != nil {
 		return false, err
 	}
 	if limit := s.tuning.Load().MessageBytesMax; uint64(len(p.Body)) > limit {
@@ -51,11 +53,22 @@ func (s *Server) Post(ctx context.Context, vh *broker.VHost, p *Posting) (routed
 	if err != nil {
 		return false, err
 	}
-	if broker.Nowhere(queues) && isReplyKey(exchange, key) && s.reply(vh, key, properties, p.Body) {
+	copies, bytes := visible(queues), uint64(len(p.Body))
+	nowhere := broker.Nowhere(queues)
+	routed = nowhere && isReplyKey(exchange, key) && s.reply(vh, key, properties, p.Body)
+	entry.Exchange.CountPublished(1, copies, bytes)
+	counts := vh.LoopCounts(0) // anybody may count by it
+	counts.Add(stats.Publish, 1)
+	counts.Add(stats.BytesIn, bytes)
+	counts.Add(stats.PublishOut, copies)
+	if nowhere && !routed {
+		counts.Add(stats.ReturnUnroutable, 1)
+	}
+	if routed {
 		return true, nil
 	}
 	properties = broker.ForQueues(queues, more, properties)
-	return s.postTo(ctx, vh, queues, exchange, key, properties, p.Body)
+	return s.postTo(ctx, vh, queues, entry.Dedup, exchange, key, properties, p.Body)
 }
 
 // postProperties encodes the properties as they are stored, and returns the
@@ -81,7 +94,7 @@ func (s *Server) postProperties(p *Posting) (encoded []byte, more [][]byte, err 
 }
 
 // postTo appends the message to its queues and waits until it is durable there.
-func (s *Server) postTo(ctx context.Context, vh *broker.VHost, queues []*broker.Queue, exchange, key, properties, body []byte) (routed bool, err error) {
+func (s *Server) postTo(ctx context.Context, vh *broker.VHost, queues []*broker.Queue, dedup *broker.Deduplicator, exchange, key, properties, body []byte) (routed bool, err error) {
 	now := time.Now().UnixMilli()
 	batch := s.broker.Store().NewBatch()
 	defer batch.Release()
@@ -92,7 +105,7 @@ func (s *Server) postTo(ctx context.Context, vh *broker.VHost, queues []*broker.
 			q.ExpectExpirations()
 		}
 	}
-	ends, taken, err := s.append(batch, queues, vh.Deduplicator(exchange), now)
+	ends, taken, err := s.append(batch, queues, dedup, now)
 	if err != nil || !taken || broker.Nowhere(queues) {
 		return false, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
@@ -42,6 +43,11 @@ func (q *Queue) Collect(ctx context.Context, count, bodyBytes uint64, verdict Ve
 		q.conclusion(taken, verdict)
 	}()
 	bytes := uint64(0)
+	kind := stats.Get
+	if verdict == Ack {
+		kind = stats.GetNoAck
+	}
+	defer func() { q.countCollected(kind, list) }()
 	for count = min(count, CollectMax); uint64(len(list)) < count && bytes < messagesBytesMax; {
 		run, remaining := q.Pull(1)
 		if run.Count == 0 {
@@ -60,6 +66,23 @@ func (q *Queue) Collect(ctx context.Context, count, bodyBytes uint64, verdict Ve
 		}
 	}
 	return list, nil
+}
+
+// countCollected counts what an operator got, as basic.get is counted.
+func (q *Queue) countCollected(kind stats.Kind, list []Message) {
+	counts := q.VHost.LoopCounts(0) // anybody may count by it
+	if len(list) == 0 {
+		q.CountGot(stats.GetEmpty, false, 0)
+		counts.Add(stats.GetEmpty, 1)
+	}
+	for i := range list {
+		q.CountGot(kind, list[i].Redelivered, list[i].Size)
+		counts.Add(kind, 1)
+		counts.Add(stats.BytesOut, list[i].Size)
+		if list[i].Redelivered {
+			counts.Add(stats.Redeliver, 1)
+		}
+	}
 }
 
 // examine reads a message that has been taken; ok is false when there was none, or

@@ -1,9 +1,13 @@
 package broker
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/basaltmq/basaltmq/segstore/disk"
 	"github.com/basaltmq/basaltmq/segstore/disk/sim"
 )
 
@@ -141,5 +145,41 @@ func TestPause_Stream(t *testing.T) {
 		if run := q.TakeStream(c); !owner(c).isTold() || run.Count != 2 {
 			t.Errorf("%s was told: %v, and takes %+v", c.Tag, owner(c).isTold(), run)
 		}
+	}
+}
+
+// TestRestart_Closed: a queue that a failed write has closed says so, takes
+// nothing that is moved to it, and tells what to do.
+func TestRestart_Closed(t *testing.T) {
+	t.Parallel()
+	e := openDir(t, t.TempDir())
+	defer func() { e.crash() }()
+	from, closed := e.queue(QueueDeclare{Name: "from"}, nil), e.queue(QueueDeclare{Name: "closed", Durable: true}, nil)
+	wantError(t, closed.Restart(), 406, "PRECONDITION_FAILED - queue 'closed' in vhost '/' is not closed")
+	e.publish(from, "a", "b")
+	e.disk.setHinder(func(op *disk.Op) (<-chan struct{}, error) {
+		if op.Kind == disk.Write {
+			return nil, errors.New("broken")
+		}
+		return nil, nil
+	})
+	e.publish(closed, "lost")
+	closed.log.WantDurable()
+	e.await("the log is fenced", func() bool { return closed.log.Err() != nil })
+	if closed.State() != StateClosed || from.State() != StateRunning {
+		t.Errorf("%s, %s", closed.State(), from.State())
+	}
+	if err := closed.Restart(); err == nil || !strings.Contains(err.Error(), "closed by a failed write") || !strings.Contains(err.Error(), "restart the broker") {
+		t.Error(err)
+	}
+	moved, err := e.broker.Move(context.Background(), from, closed, MoveMax, 0)
+	if moved.Messages != 0 || err == nil || !strings.Contains(err.Error(), "queue 'closed' in vhost '/' takes no messages") {
+		t.Errorf("%+v, %v", moved, err)
+	}
+	if got := e.peeked(from); got != "a b" {
+		t.Errorf("%q are left", got)
+	}
+	if err := e.broker.AwaitMessages(context.Background(), closed, closed.log.Next()); err == nil {
+		t.Error("what is on no disk is durable")
 	}
 }
