@@ -283,7 +283,7 @@ func (w *world) readFound(l *liveLog) (Found, bool) {
 		count += n
 		from = first + n
 	}
-	if l.log.Low() != low || l.log.Unsettled() != count || f.Durable > f.Next || f.Cursor > f.Next || f.Durable < low {
+	if l.log.Low() != low || l.log.Unsettled() != count || f.Durable > f.Next || f.Cursor > f.Next || f.Durable+l.model.Skip < low {
 		fail("log %d: promise 1: after opening: next %d, low %d, durable %d, cursor %d, unsettled %d; by runs low %d, unsettled %d",
 			id, f.Next, l.log.Low(), f.Durable, f.Cursor, l.log.Unsettled(), low, count)
 	}

@@ -17,6 +17,7 @@
 //	life_test.go       opening and stopping it
 //	ops_test.go        the operations
 //	journal_test.go    ... transactions and meta records
+//	retained_test.go   ... of logs that keep their records (streams)
 //	faults_test.go     the operations that damage or starve the disk
 //	check_test.go      comparing store and model
 //	histories_test.go  running many histories, shrinking the one that fails
@@ -42,7 +43,8 @@
 //     Next is never above what it once was.
 //  7. A new record is never hidden by what was settled at its offset before: an
 //     offset that was on disk is not given again, unless the log was emptied and
-//     nothing on disk names it any more: then it may begin at 0.
+//     nothing on disk names it any more: then it may begin at 0. A retained log
+//     leaves out as many offsets after a crash as it is told to, and none that is left.
 //  8. A log fails alone: when only one log's files fail, the others go on. A
 //     fenced log takes no appends. A full disk fences nothing: when there is
 //     space again, everything waiting becomes durable.

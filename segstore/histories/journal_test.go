@@ -95,7 +95,7 @@ func (w *world) commit(rng *rand.Rand, large, wait bool) {
 		fenced = fenced || l.log.Err() != nil
 		next := max(ahead[l], l.model.Next())
 		ahead[l] = next
-		if rng.IntN(2) == 0 && next > 0 && !large {
+		if rng.IntN(2) == 0 && next > 0 && !large && !l.retained {
 			first, count := rng.Uint64N(next), pick[uint64](rng, 1, 1, 3, 50)
 			parts = append(parts, segstore.TxPart{Log: l.log, First: first, Count: count})
 			w.note("  settle log %d from %d on, %d", l.model.ID, first, count)

@@ -92,7 +92,15 @@ func (w *world) crashed() bool {
 
 // openLog opens a log and compares it with its model; false after a crash.
 func (w *world) openLog(l *liveLog) bool {
-	log, err := w.store.OpenLog(l.model.ID, segstore.LogOptions{Transient: l.model.Transient})
+	o := segstore.LogOptions{Transient: l.model.Transient}
+	if l.retained {
+		o.Retained = &segstore.RetainedOptions{SegmentBytes: w.program.config.segmentBytes / 2}
+		if l.model.loss != LossNone {
+			o.Retained.Skip = retainedSkip
+		}
+		l.model.Skip = o.Retained.Skip
+	}
+	log, err := w.store.OpenLog(l.model.ID, o)
 	if err != nil {
 		w.mustBeCrash("OpenLog", err)
 		return false
@@ -117,6 +125,7 @@ func (w *world) openDeleted(rng *rand.Rand) bool {
 			}
 			continue
 		}
+		d.model.Skip = 0 // nobody reads it any more
 		log, err := w.store.OpenLog(id, segstore.LogOptions{})
 		if err != nil {
 			w.mustBeCrash("OpenLog", err)

@@ -46,6 +46,10 @@ type LogModel struct {
 	oldBelow  uint64   // records below were found after a kill: see doc.go
 	tainted   bool     // and a sync had failed before, so that they may never get durable
 
+	// Skip is how many offsets a log that its readers keep offsets of leaves out
+	// when it is opened after a kill or a power cut.
+	Skip uint64
+
 	vanished      map[uint64]bool // serials of records lost though unsettled
 	stayedSettled map[uint64]bool // serials of records whose settlement came through a stop
 
@@ -200,11 +204,20 @@ type Found struct {
 // aside without a sync comes back under its old name. None of those offsets may
 // be unsettled.
 func (m *LogModel) Expect(next uint64) error {
-	if next > m.nextMax {
+	if next > m.nextMax+m.Skip {
 		return fmt.Errorf("log %d: promise 6: next is %d after %s, was %d and never above %d", m.ID, next, m.loss, m.Next(), m.nextMax)
+	}
+	if next < m.Skip {
+		return fmt.Errorf("log %d: promise 7: next is %d after %s: %d offsets had to be left out", m.ID, next, m.loss, m.Skip)
 	}
 	for m.Next() < next {
 		m.Records = append(m.Records, Record{Settled: true, Lost: true, Damaged: m.Forgiven})
+	}
+	m.nextMax = max(m.nextMax, next)
+	for o := next - m.Skip; o < next; o++ {
+		if r := &m.Records[o]; !r.Settled && !r.Damaged && r.survives >= m.loss {
+			return fmt.Errorf("log %d: promise 7: record %d survives %s, but is among the offsets that are left out below %d", m.ID, o, m.loss, next)
+		}
 	}
 	return nil
 }

@@ -151,3 +151,25 @@ func TestMetaModel_Adopt(t *testing.T) {
 		})
 	}
 }
+
+// TestModel_Skip: a log that leaves out offsets after a crash must do so, and
+// must not leave out any that survived.
+func TestModel_Skip(t *testing.T) {
+	stopped := func(survives Loss) *LogModel {
+		m := NewLogModel(1, false)
+		m.Append(make([]Record, 3))
+		m.Records[2].Serial, m.Records[2].survives = 9, survives
+		m.Skip = 10
+		m.Stop(LossKill)
+		return m
+	}
+	for _, c := range []struct {
+		next     uint64
+		survives Loss
+		ok       bool
+	}{{13, LossPower, true}, {12, LossNone, true}, {12, LossPower, false}, {9, LossNone, false}, {14, LossNone, false}} {
+		if err := stopped(c.survives).Expect(c.next); (err == nil) != c.ok {
+			t.Errorf("next %d, the last record survives %s: %v", c.next, c.survives, err)
+		}
+	}
+}

@@ -16,6 +16,9 @@ func (w *world) do(o op) {
 		return
 	}
 	w.note("%s log %d", o.kind, l.model.ID)
+	if l.retained && w.doRetained(o, l, rng) {
+		return
+	}
 	switch o.kind {
 	case opAppend:
 		w.append(l, rng, pick(rng, 1, 1, 1, 1, 3, 10, 60))
@@ -367,7 +370,7 @@ func (w *world) delete(l *liveLog) {
 	}
 	w.nextID++
 	model := NewLogModel(w.nextID, l.model.Transient)
-	*l = liveLog{model: model}
+	*l = liveLog{model: model, retained: l.retained}
 	w.release()
 	w.openLog(l)
 }

@@ -38,11 +38,12 @@ func (g *gate) drain() {
 // liveLog is one log of the store with its model. log is nil while it is not
 // open.
 type liveLog struct {
-	model   *LogModel
-	log     *segstore.Log
-	readers []*liveReader
-	taken   []uint64 // delivered and not acked, in the order taken
-	at      uint64   // the consumer's position
+	model    *LogModel
+	log      *segstore.Log
+	retained bool // its owner drops whole segments from the front
+	readers  []*liveReader
+	taken    []uint64 // delivered and not acked, in the order taken
+	at       uint64   // the consumer's position
 }
 
 // world is a store under test and all that a history knows.
@@ -97,7 +98,7 @@ func newWorld(p *program, pool *arena.Pool, trace func(string, ...any)) *world {
 	w.batch = segstore.NewBatch(pool)
 	w.disk = &gate{Disk: sim.New(sim.Options{Seed: p.seed, Order: p.config.order, SectorBytes: p.config.sectorBytes})}
 	for i := range p.config.logs {
-		w.addLog(i == 3)
+		w.addLog(i == 3).retained = i < 3 && (p.seed+uint64(i))%4 == 0
 	}
 	return w
 }
