@@ -210,10 +210,7 @@ func (h *Handler) bind(q *request, toExchange bool) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var v struct {
-		RoutingKey string  `json:"routing_key"`
-		Arguments  tableOf `json:"arguments"`
-	}
+	var v bindingBody
 	if err := q.decode(&v); err != nil {
 		return 0, err
 	}

@@ -15,6 +15,7 @@ func (h *Handler) routes() {
 	h.bindingRoutes()
 	h.connectionRoutes()
 	h.channelRoutes()
+	h.docRoutes()
 	h.messageRoutes()
 	h.operationRoutes()
 }

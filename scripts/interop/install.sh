@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the interop suites need: the clients as Debian packages, with their
-# languages where those are missing; amqplib by npm; the Go modules of amqp091, access and rabbithole;
+# languages where those are missing; amqplib by npm; the Go modules of amqp091, access, openapi and rabbithole;
 # the script rabbitmqadmin.
 # Quiet and quick when all is there. Debian packages need root.
 #
@@ -57,6 +57,6 @@ if [[ ! -e rabbitmqadmin/downloaded/rabbitmqadmin ]]; then
   cp "$package"/usr/lib/rabbitmq/lib/rabbitmq_server-*/plugins/rabbitmq_management-*/priv/www/cli/rabbitmqadmin rabbitmqadmin/downloaded/
 fi
 
-for module in amqp091 access rabbithole; do
+for module in amqp091 access openapi rabbithole; do
   (cd "$module" && quietly go mod download && quietly go mod verify)
 done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the interop suites against the broker at $AMQP_URL: run.sh [SUITE…]
-# (default: all). Installs nothing; see install.sh. amqp091, rabbithole and
+# (default: all). Installs nothing; see install.sh. amqp091, rabbithole, openapi and
 # rabbitmqadmin start a broker of their own (with-broker.sh). INTEROP_JOBS suites run at a
 # time (default 1). Each writes its results to $INTEROP_RESULTS (a directory;
 # default: a temporary one), which scores then judges, unless INTEROP_JUDGE=no.
@@ -9,7 +9,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 export AMQP_URL="${AMQP_URL:-amqp://guest:guest@127.0.0.1:5672/}"
 suite_seconds_max=300 # a normal run of a suite takes less than 60 s
-all=(amqp091 celery java rabbithole rabbitmqadmin access amqplib pika php-amqplib bunny rabbitmq-c)
+all=(amqp091 celery java rabbithole rabbitmqadmin openapi access amqplib pika php-amqplib bunny rabbitmq-c)
 
 suites=("$@")
 if [[ ${#suites[@]} -eq 0 ]]; then suites=("${all[@]}"); fi
@@ -42,6 +42,7 @@ for suite in "${suites[@]}"; do
     java) command=(java/run.sh) ;;
     php-amqplib) command=(/usr/bin/php php-amqplib/checks.php) ;;
     pika) command=(/usr/bin/python3 -B pika/checks.py) ;;
+    openapi) command=(openapi/run.sh) ;;
     rabbithole) command=(rabbithole/run.sh) ;;
     rabbitmqadmin) command=(rabbitmqadmin/run.sh) ;;
     rabbitmq-c) command=(rabbitmq-c/checks.sh) ;;
