@@ -45,6 +45,9 @@ func server() []command {
 			return func(s *session, _ []string) error { return s.await(time.Duration(*seconds) * time.Second) }
 		}),
 		simple("cluster_status", "", "show the nodes of the cluster: there is one", false, clusterStatus),
+		simple("set_cluster_name", "NAME", "name the cluster, as the management API shows it", false, func(s *session, o []string) error {
+			return s.change(http.MethodPut, api("cluster-name"), map[string]string{"name": o[0]})
+		}),
 		simple("environment", "", "show what the broker runs with and on", false, environment),
 		simple("report", "", "print all that one asks for when something is wrong; it has no passwords, but names", false, report),
 		simple("gc_collect", "", "have the broker's Go heap collected now", false, func(s *session, _ []string) error {

@@ -97,6 +97,12 @@ func commandLines(t *testing.T, over string) {
 
 		{"add_vhost v/1 --description 'a b' --tags x,y", 0, "", ""},
 		{"add_vhost v/1", 1, "", "virtual host 'v/1' exists"},
+		{"update_vhost_metadata v/1 --default-queue-type stream", 0, "", ""},
+		{"set_vhost_tags v/1 one", 0, "", ""},
+		{"list_vhosts -q description tags default_queue_type", 0, "~a b\t[\"one\"]\tstream\n", ""},
+		{"update_vhost_metadata v/1 --tags x,y --default-queue-type classic", 0, "", ""},
+		{"update_vhost_metadata nope --tags x", 1, "", "there is no virtual host 'nope'"},
+		{"set_cluster_name here", 0, "", ""},
 		{"add_vhost ..", 0, "", ""},
 		{"delete_vhost ..", 0, "", ""},
 		{"list_vhosts name description tags", 0, "name\tdescription\ttags\n/\t\t[]\nv/1\ta b\t[\"x\",\"y\"]\n", ""},

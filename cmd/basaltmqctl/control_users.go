@@ -103,7 +103,7 @@ func users() []command {
 
 func vhosts() []command {
 	return []command{
-		remote("add_vhost", "VHOST", "add a virtual host", "Nobody has permissions in it: see set_permissions.", false, func(f *flagSet) func(*session, []string) error {
+		remote("add_vhost", "VHOST", "add a virtual host", "Nobody has permissions in it, but for who makes it over the HTTP API: see\nset_permissions.", false, func(f *flagSet) func(*session, []string) error {
 			description := f.text("", "description", "TEXT", "", "what it is for")
 			tags := f.text("", "tags", "LIST", "", "tags, separated by commas")
 			kind := f.text("", "default-queue-type", "TYPE", "", "type of queues that are declared without one")
@@ -116,6 +116,29 @@ func vhosts() []command {
 				return s.change(http.MethodPut, api("vhosts", o[0])+"?create=true", c)
 			}
 		}),
+		remote("update_vhost_metadata", "VHOST", "change the description, tags or default queue type of a virtual host", "What is not given stays.", false, func(f *flagSet) func(*session, []string) error {
+			description := f.text("", "description", "TEXT", "", "what it is for")
+			tags := f.text("", "tags", "LIST", "", "tags, separated by commas")
+			kind := f.text("", "default-queue-type", "TYPE", "", "type of queues that are declared without one")
+			return func(s *session, o []string) error {
+				var c admin.VHostChange
+				if *description != "" {
+					c.Description = description
+				}
+				if *tags != "" {
+					list := admin.TagList(strings.Split(*tags, ","))
+					c.Tags = &list
+				}
+				if *kind != "" {
+					c.DefaultQueueType = kind
+				}
+				return s.changeVHost(o[0], c)
+			}
+		}),
+		simple("set_vhost_tags", "VHOST [TAG...]", "replace the tags of a virtual host; without TAG it has none", false, func(s *session, o []string) error {
+			list := admin.TagList(append([]string{}, o[1:]...))
+			return s.changeVHost(o[0], admin.VHostChange{Tags: &list})
+		}),
 		simple("delete_vhost", "VHOST", "delete a virtual host with everything in it", false, func(s *session, o []string) error {
 			return s.change(http.MethodDelete, api("vhosts", o[0]), nil)
 		}),
@@ -126,6 +149,15 @@ func vhosts() []command {
 			return s.change(http.MethodDelete, api("vhost-limits", s.vhost, o[0]), nil)
 		}),
 	}
+}
+
+// changeVHost changes one that is there: a PUT alone would make it.
+func (s *session) changeVHost(name string, c admin.VHostChange) error {
+	var there struct{ Name string }
+	if err := s.get(api("vhosts", name), &there); err != nil {
+		return err
+	}
+	return s.change(http.MethodPut, api("vhosts", name), c)
 }
 
 // limits sets each limit of a JSON object.

@@ -179,7 +179,8 @@ func TestPurgeSome(t *testing.T) {
 // TestReadStream: from everywhere, and nothing is taken.
 func TestReadStream(t *testing.T) {
 	t.Parallel()
-	e := openDir(t, t.TempDir())
+	clock := int64(1_000_000)
+	e := openAt(t, posixDisk(t, t.TempDir()), &clock)
 	defer e.close()
 	q := e.queue(QueueDeclare{Name: "s", Durable: true, Arguments: stringArgument("x-queue-type", "stream")}, nil)
 	for i := range 5 {
@@ -201,8 +202,14 @@ func TestReadStream(t *testing.T) {
 			t.Errorf("%s: %d remain", c.offset, list[n-1].Remaining)
 		}
 	}
+	clock += 3_600_000
+	e.put(q, clock-60_000, "", "late")
+	later, err := q.ReadStream(context.Background(), "2m", 5, 10)
+	if got := texts(later); err != nil || !slices.Equal(got, []string{"late"}) {
+		t.Errorf("of the last two minutes: %q, %v", got, err)
+	}
 	list, err := q.Peek(context.Background(), 1, 2, 10)
-	if got := texts(list); err != nil || !slices.Equal(got, []string{"m1", "m2"}) || q.Counts().Ready != 5 {
+	if got := texts(list); err != nil || !slices.Equal(got, []string{"m1", "m2"}) || q.Counts().Ready != 6 {
 		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -108,7 +108,7 @@ func (m *moving) moveReady(from *Queue, count uint64) error {
 
 // copyStream copies up to count records of a stream, of those that are there now.
 func (m *moving) copyStream(from *Queue, count uint64) error {
-	at, end := from.streamRange(offsetSpec{kind: offsetAt, n: int64(min(m.next, 1<<62))})
+	at, end, _ := from.streamRange(offsetSpec{kind: offsetAt, n: int64(min(m.next, 1<<62))})
 	for at < end && count > 0 {
 		if err := m.broker.AwaitRoom(m.ctx); err != nil {
 			return err

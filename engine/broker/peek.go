@@ -19,10 +19,11 @@ const PeekMax = 10_000
 // there is from the oldest message on.
 func (q *Queue) Peek(ctx context.Context, skip, count, bodyBytes uint64) ([]Message, error) {
 	if q.stream != nil {
-		first, end := q.streamRange(offsetSpec{kind: offsetFirst})
-		return q.copyMessages(ctx, []Run{{Queue: q, First: first + skip, Count: end - min(end, first+skip)}}, count, bodyBytes)
+		first, end, _ := q.streamRange(offsetSpec{kind: offsetFirst})
+		first += min(skip, end-first)
+		return q.copyMessages(ctx, []Run{{Queue: q, First: first, Count: end - first}}, count, bodyBytes, 0)
 	}
-	return q.copyMessages(ctx, q.readyRuns(skip, min(count, PeekMax)), count, bodyBytes)
+	return q.copyMessages(ctx, q.readyRuns(skip, min(count, PeekMax)), count, bodyBytes, 0)
 }
 
 // readyRuns lists ready offsets without taking them.
@@ -63,9 +64,9 @@ func (q *Queue) readyRuns(skip, count uint64) (runs []Run) {
 	return runs
 }
 
-// copyMessages copies up to count of the messages at these offsets; those that are
-// gone are passed over.
-func (q *Queue) copyMessages(ctx context.Context, runs []Run, count, bodyBytes uint64) (list []Message, err error) {
+// copyMessages copies up to count of the messages at these offsets, from the first
+// on that came since a time (ms). Those that are gone are passed over.
+func (q *Queue) copyMessages(ctx context.Context, runs []Run, count, bodyBytes uint64, since int64) (list []Message, err error) {
 	r := newWaitingReader(ctx)
 	defer r.close()
 	count, bodyBytes = min(count, PeekMax), min(bodyBytes, messagesBytesMax)
@@ -87,6 +88,11 @@ func (q *Queue) copyMessages(ctx context.Context, runs []Run, count, bodyBytes u
 			if err != nil {
 				return nil, q.unreadable(at, err)
 			}
+			if m.Timestamp < since {
+				at++
+				continue
+			}
+			since = 0 // from here on time may run as it likes
 			m.Redelivered = run.Redelivered
 			if run.Redelivered && run.Queue.CountsDeliveries() {
 				m.Properties = WithDeliveryCount(m.Properties, run.Queue.DeliveryCount(at))
@@ -116,8 +122,8 @@ func (q *Queue) ReadStream(ctx context.Context, offset string, count, bodyBytes 
 	if !ok {
 		return nil, q.badConsume("offset", "invalid_offset_arg")
 	}
-	first, end := q.streamRange(spec)
-	list, err := q.copyMessages(ctx, []Run{{Queue: q, First: first, Count: end - min(first, end)}}, count, bodyBytes)
+	first, end, since := q.streamRange(spec)
+	list, err := q.copyMessages(ctx, []Run{{Queue: q, First: first, Count: end - first}}, count, bodyBytes, since)
 	if err != nil || len(list) == 0 {
 		return list, err
 	}
@@ -127,14 +133,15 @@ func (q *Queue) ReadStream(ctx context.Context, offset string, count, bodyBytes 
 	return list, nil
 }
 
-// streamRange is where a reader begins, and the end of what may be given out.
-func (q *Queue) streamRange(spec offsetSpec) (first, end uint64) {
+// streamRange is where a reader begins, with the first message since a time if that
+// is how it was asked for, and the end of what may be given out.
+func (q *Queue) streamRange(spec offsetSpec) (first, end uint64, since int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.deleted {
-		return 0, 0
+		return 0, 0, 0
 	}
 	end = q.stream.visible(q)
-	first, _ = spec.resolve(q.log, q.end, q.VHost.broker.keeper.now())
-	return min(max(first, q.log.Low()), end), end
+	first, since = spec.resolve(q.log, q.end, q.VHost.broker.keeper.now())
+	return min(max(first, q.log.Low()), end), end, since
 }
