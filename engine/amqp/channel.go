@@ -140,9 +140,7 @@ func (ch *channel) fail(e *amqp.Error) {
 // abandon releases everything the channel holds.
 func (ch *channel) abandon() {
 	c := ch.conn
-	if c.fast == ch {
-		c.fast = nil
-	}
+	c.unlearn(ch)
 	if c.bodyOf == ch {
 		c.bodyOf = nil // the rest of the body frame is skipped
 	}

@@ -47,9 +47,7 @@ func (ch *channel) txClass(id uint32) error {
 		if ch.tx == nil {
 			c.commitBatch()
 			ch.tx = &transaction{}
-			if c.fast == ch {
-				c.fast = nil
-			}
+			c.unlearn(ch)
 		}
 		c.emitMethod(ch.id, &amqp.TxSelectOk{})
 		return nil

@@ -329,6 +329,9 @@ func (c *conn) process(buf []byte) int {
 				pos += c.fastPublishes(buf[pos:])
 			}
 		}
+		for c.recall(buf[pos:]) {
+			pos += c.fastPublishes(buf[pos:])
+		}
 		n, err := c.frame(buf[pos:])
 		if err != nil {
 			c.fail(err)

@@ -52,7 +52,7 @@
 // Files: conn.go (life of a connection, input), handshake.go, sasl.go (who
 // logs in), permit.go (what that allows), output.go,
 // channel.go (life of a channel, dispatch), class_*.go (one class of methods
-// each), bind.go, publish.go, batch.go, confirm.go, consumer.go, unacked.go, late.go, replyto.go, limits.go;
+// each), bind.go, publish.go, fastpath.go, batch.go, confirm.go, consumer.go, unacked.go, late.go, replyto.go, limits.go;
 // external.go and source.go for large messages; stream.go for consumers of streams;
 // inspect.go, operate.go and post.go for operators, who call from goroutines that may wait.
 package amqp

@@ -8,7 +8,6 @@ import (
 	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/stats"
-	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/wire/amqp"
@@ -26,6 +25,7 @@ const (
 type publish struct {
 	state     uint8
 	used      bool
+	learned   bool // the frames below may be repeated on the fast path
 	mandatory bool
 	immediate bool
 	discard   bool // nobody wants the body
@@ -102,9 +102,7 @@ func (ch *channel) basicPublish(args, frame []byte) error {
 		}
 	}
 	p.used = true
-	if ch.conn.fast == ch {
-		ch.conn.fast = nil // what it repeats is overwritten from here on
-	}
+	ch.conn.unlearn(ch) // what it repeats is overwritten from here on
 	p.exchange = append(p.exchange[:0], m.Exchange...)
 	p.key = append(p.key[:0], m.RoutingKey...)
 	p.mandatory, p.immediate = m.Mandatory, m.Immediate
@@ -478,64 +476,4 @@ func (c *conn) returned(ch *channel, code uint16, queues []*broker.Queue, exchan
 	c.emitContent(ch.id, &amqp.BasicReturn{
 		ReplyCode: code, ReplyText: []byte(amqp.CodeName(code)), Exchange: exchange, RoutingKey: key,
 	}, properties, body, release)
-}
-
-// learn prepares the fast path for publishes that repeat this one.
-func (c *conn) learn(ch *channel) {
-	p := &ch.pub
-	if p.size > uint64(c.frameMax-amqp.FrameOverhead) || len(p.queues) == 0 || p.checked != p.version || p.entry.Traits&broker.ByMessage != 0 || c.shard.srv.setTimestamp {
-		c.fast = nil
-		return
-	}
-	c.template.Learn(p.methodFrame, p.headerFrame)
-	c.fast = ch
-	c.topology = p.version
-}
-
-// fastPublishes works off as many publishes as repeat the learned one, and
-// returns the bytes used. Nothing here depends on the message but its body:
-// the same frames have been validated and routed under the same topology.
-func (c *conn) fastPublishes(buf []byte) int {
-	ch := c.fast
-	if ch.pub.state != pubIdle {
-		return 0
-	}
-	p := &ch.pub
-	b := &c.shard.batch
-	builder := b.builder
-	pos := 0
-	for {
-		body, n := c.template.Match(buf[pos:], c.frameMax)
-		if n == 0 {
-			return pos
-		}
-		pos += n
-		if ch.confirm {
-			ch.seq++
-		}
-		// Opens the batch, or finds it open, with this publish's template.
-		c.batchAdd(ch, p.queues, p.exchange, p.key, p.properties, body)
-		if b.count == 0 {
-			continue
-		}
-		template := builder.Template(p.exchange, p.key, p.properties)
-		added := 0
-		for builder.Size() < segstore.BatchBytesTarget {
-			if body, n = c.template.Match(buf[pos:], c.frameMax); n == 0 {
-				break
-			}
-			builder.Add(template, body)
-			pos += n
-			added++
-		}
-		b.count += added
-		if ch.confirm {
-			ch.seq += uint64(added)
-			b.seq = ch.seq
-		}
-		if n == 0 {
-			return pos
-		}
-		c.commitBatch()
-	}
 }

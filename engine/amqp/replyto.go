@@ -106,9 +106,7 @@ func (ch *channel) endReplies() {
 		return
 	}
 	ch.reply = nil
-	if ch.conn.fast == ch {
-		ch.conn.fast = nil // its publishes may carry the name
-	}
+	ch.conn.unlearn(ch) // its publishes may carry the name
 	all := &ch.conn.shard.srv.replies
 	all.mu.Lock()
 	delete(all.by, rc.name)
