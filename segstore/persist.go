@@ -4,13 +4,14 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/segstore/disk"
 )
 
 // stage opens the files of a job and queues its writes.
 func (s *Store) stage(w *crew, j *job) {
 	l := j.log
-	for i := range j.extents {
+	for i := 0; i < len(j.extents); {
 		e := &j.extents[i]
 		flag := disk.ReadWrite
 		if !e.segment.created {
@@ -24,16 +25,12 @@ func (s *Store) stage(w *crew, j *job) {
 		if j.err != nil {
 			return
 		}
+		var header []byte
 		if !e.segment.created {
 			e.segment.created = true
-			w.io.add(j, disk.Write, file, 0, encodeSegmentHeader(l.segmentVersion(), l.id, e.segment.base, s.tune.now().UnixMilli()))
+			header = encodeSegmentHeader(l.segmentVersion(), l.id, e.segment.base, s.tune.now().UnixMilli())
 		}
-		for rest := e.data; len(rest) > 0; {
-			n := batchLength(rest)
-			sealBatch(rest[:n:n])
-			rest = rest[n:]
-		}
-		w.io.add(j, disk.Write, file, e.pos, e.data)
+		i += w.stageWrite(s, j, file, header, j.extents[i:])
 	}
 	if len(j.acks) == 0 {
 		return
@@ -49,6 +46,68 @@ func (s *Store) stage(w *crew, j *job) {
 	}
 	if j.err == nil {
 		w.io.add(j, disk.Write, j.acksFile, 0, j.acks)
+	}
+}
+
+// gatheredBytesMax bounds what is copied together to be one write: a system call,
+// and the work of the file system for it, cost more than copying so much.
+const gatheredBytesMax = 64 * arena.KiB
+
+// stagedBytesMax is how much of that memory a wave takes at a time.
+const stagedBytesMax = 1 << 20
+
+// stageWrite queues one write for the first of the extents and those that follow
+// it in the file, behind the header of a new segment. It returns how many.
+func (w *crew) stageWrite(s *Store, j *job, file disk.File, header []byte, extents []extent) (n int) {
+	first := &extents[0]
+	bytes := len(header)
+	for n < len(extents) && extents[n].segment == first.segment {
+		e := &extents[n]
+		if n > 0 && (e.pos != extents[n-1].pos+int64(len(extents[n-1].data)) || bytes+len(e.data) > gatheredBytesMax) {
+			break
+		}
+		if !w.behind { // the filer's batches have been in the journal
+			e.seal()
+		}
+		bytes += len(e.data)
+		n++
+	}
+	switch {
+	case n == 1 && len(header) == 0:
+		w.io.add(j, disk.Write, file, first.pos, first.data)
+		return n
+	case bytes > gatheredBytesMax:
+		w.io.add(j, disk.Write, file, 0, header)
+		w.io.add(j, disk.Write, file, first.pos, first.data)
+		return n
+	}
+	buf := s.arena.Get(bytes)
+	w.staged = append(w.staged, buf)
+	w.stagedBytes += buf.Len()
+	data := append(buf.Bytes()[:0], header...)
+	for i := range n {
+		data = append(data, extents[i].data...)
+	}
+	w.io.add(j, disk.Write, file, first.pos-int64(len(header)), data)
+	return n
+}
+
+// runStaged carries out the writes queued so far.
+func (w *crew) runStaged(s *Store) {
+	w.io.run(s, w)
+	for i, buf := range w.staged {
+		buf.Release()
+		w.staged[i] = nil
+	}
+	w.staged, w.stagedBytes = w.staged[:0], 0
+}
+
+// seal computes the checksums of the extent's batches.
+func (e *extent) seal() {
+	for rest := e.data; len(rest) > 0; {
+		n := batchLength(rest)
+		sealBatch(rest[:n:n])
+		rest = rest[n:]
 	}
 }
 

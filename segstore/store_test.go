@@ -131,8 +131,8 @@ func TestLog_WantDurableCommitsManyLogsTogether(t *testing.T) {
 			t.Errorf("log %d: durable %d", l.ID(), l.Durable())
 		}
 	}
-	if st := s.Stats(); commits != 1 || st.Writes != 20 || st.Cycles != 1 {
-		t.Errorf("%d commits, %+v; want 1 commit, a header and an extent per log", commits, st)
+	if st := s.Stats(); commits != 1 || st.Writes != 10 || st.Cycles != 1 {
+		t.Errorf("%d commits, %+v; want 1 commit, a write per log with header and extent", commits, st)
 	}
 	syncs := s.Stats().Syncs
 	for _, l := range logs {

@@ -3,18 +3,21 @@ package segstore
 import (
 	"fmt"
 
+	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/segstore/disk"
 )
 
 // crew does waves. There are two: the flusher's, and the filer's (filer.go).
 type crew struct {
-	jobs       []job
-	n          int // of them are in use
-	io         ioGroup
-	behind     bool  // it is the filer's
-	hurried    bool  // a write that finds no space fails at once
-	spaceTries int   // since Close began
-	firstErr   error // of all its jobs
+	jobs        []job
+	n           int // of them are in use
+	io          ioGroup
+	staged      []*arena.Buf // hold bytes of writes queued in io
+	stagedBytes int
+	behind      bool  // it is the filer's
+	hurried     bool  // a write that finds no space fails at once
+	spaceTries  int   // since Close began
+	firstErr    error // of all its jobs
 }
 
 // wave does one wave of logs; the first of a round has its group too.
@@ -51,6 +54,9 @@ func (s *Store) carryOut(w *crew, p pass, r *round) {
 	jobs := w.jobs[:w.n]
 	for i := range jobs {
 		s.stage(w, &jobs[i])
+		if w.behind && w.stagedBytes > stagedBytesMax {
+			w.runStaged(s)
+		}
 	}
 	if r != nil {
 		s.stageGroup(r, p)
@@ -59,7 +65,7 @@ func (s *Store) carryOut(w *crew, p pass, r *round) {
 			s.journal.syncs.Add(1)
 		}
 	}
-	w.io.run(s, w)
+	w.runStaged(s)
 	if r != nil {
 		s.groupWritten(r)
 	}
