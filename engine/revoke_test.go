@@ -63,6 +63,26 @@ func TestRevocation_Publisher(t *testing.T) {
 	}
 }
 
+// TestRevocation_ByImport: permissions that an import brings count at once for
+// connections that are open, as those of any other change.
+func TestRevocation_ByImport(t *testing.T) {
+	dir := t.TempDir()
+	e := start(t, func(c *engine.Config) { c.DataDir = dir })
+	c := amqptest.OpenClient(t, e.Addr(), addUser(t, e, "joe", everything))
+	c.Declare("q", 0)
+	c.PublishAll(1, "q", "m1", "m2") // the second on the path for equal publishes
+	c.Sync(1)
+	status, answer := ask(t, dir, "POST", "/api/definitions", `{"permissions":[{"user":"joe","vhost":"/","configure":".*","write":"","read":".*"}]}`)
+	if status >= 300 {
+		t.Fatal(status, answer)
+	}
+	c.PublishAll(1, "q", "m3")
+	c.Want("1 channel.close 403 (60,40) ACCESS_REFUSED - write access to exchange 'amq.default' in vhost '/' refused for user 'joe'")
+	if n := ready(open(t, e), "q"); n != 2 {
+		t.Errorf("%d messages", n)
+	}
+}
+
 // TestRevocation_InsidePublish: permissions change between the method and the
 // body of a publish. That one was permitted; its route is looked up after the
 // change, and what follows must not take that for permission.
