@@ -9,7 +9,7 @@ LDFLAGS := -checklinkname=0
 BUILD   := $(GO) build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS) -s -w -X main.version=$(VERSION) -X github.com/basaltmq/basaltmq/perf/scenario.Version=$(VERSION)"
 TEST    := $(GO) test -tags $(TAGS) -ldflags=$(LDFLAGS)
 
-.PHONY: build demo test race soak fuzz lint arm64 interop interop-scores bench-backlog clean generate
+.PHONY: build demo test race soak fuzz lint arm64 interop interop-scores bench-backlog deb release clean generate
 
 build:
 	$(BUILD) -o bin/ ./cmd/...
@@ -57,6 +57,13 @@ interop-scores: build
 # Fill a queue, measure, drain it, check every message: N=100000000 by hand.
 bench-backlog: build
 	scripts/bench/backlog.sh
+
+# A Debian package for this machine, and all that a release has: bin/release.
+deb:
+	scripts/package/deb.sh
+
+release:
+	scripts/package/release.sh
 
 generate:
 	$(GO) generate ./...
