@@ -220,3 +220,16 @@ func TestWithoutBroker(t *testing.T) {
 		}
 	}
 }
+
+// TestDocumented: docs/ctl.md names each command.
+func TestDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/ctl.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range commands() {
+		if !strings.Contains(string(text), "`"+c.path) {
+			t.Errorf("docs/ctl.md does not name %s", c.path)
+		}
+	}
+}

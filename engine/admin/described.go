@@ -1,5 +1,7 @@
 package admin
 
+import "github.com/basaltmq/basaltmq/engine/amqp"
+
 // description is what a route takes and answers.
 type description struct{ body, answer any }
 
@@ -79,6 +81,10 @@ func describedRoutes() map[string]description {
 		"GET /api/exchanges/{vhost}/{name}":              {nil, ExchangeDetails{}},
 		"PUT /api/exchanges/{vhost}/{name}":              {ExchangeDeclaration{}, nil},
 		"POST /api/exchanges/{vhost}/{name}/publish":     {Publish{}, Routed{}},
+		"POST /api/queues/{vhost}/{name}/move":           {MoveRequest{}, Moved{}},
+		"GET /api/queues/{vhost}/{name}/unacked":         {nil, []amqp.UnackedInfo{}},
+		"GET /api/aliveness-test/{vhost}":                {nil, map[string]string{}},
+		"PUT /api/channels/{name}":                       {ChannelChange{}, nil},
 		"GET /api/queues":                                {nil, []Queue{}},
 		"GET /api/queues/{vhost}":                        {nil, []Queue{}},
 		"GET /api/queues/{vhost}/{name}":                 {nil, Queue{}},

@@ -124,12 +124,15 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
+// ChannelChange is what to set of a channel, by either name.
+type ChannelChange struct {
+	Prefetch  Number `json:"prefetch,omitzero"`
+	Prefetch2 Number `json:"prefetch_count,omitzero"`
+}
+
 func (h *Handler) setPrefetch(q *request) (uint64, error) {
 	name := q.PathValue("name")
-	var v struct {
-		Prefetch  Number `json:"prefetch"`
-		Prefetch2 Number `json:"prefetch_count"`
-	}
+	var v ChannelChange
 	if err := q.decode(&v); err != nil {
 		return 0, err
 	}

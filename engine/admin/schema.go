@@ -24,6 +24,8 @@ var opaque = map[reflect.Type]object{
 	reflect.TypeFor[json.RawMessage]():    {},
 	reflect.TypeFor[tableOf]():            {"type": "object", "additionalProperties": true},
 	reflect.TypeFor[looseBool]():          {"type": "boolean"},
+	reflect.TypeFor[looseText]():          {"type": "string"},
+	reflect.TypeFor[Number]():             {"type": "integer"},
 	reflect.TypeFor[TagList]():            {"type": "array", "items": object{"type": "string"}},
 	reflect.TypeFor[stats.MessageStats](): {"type": "object", "additionalProperties": true},
 }
