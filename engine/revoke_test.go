@@ -3,6 +3,7 @@ package engine_test
 import (
 	"testing"
 
+	"github.com/basaltmq/basaltmq/engine"
 	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/amqptest"
 	"github.com/basaltmq/basaltmq/engine/broker"
