@@ -13,6 +13,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/admin"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/definitions"
+	"github.com/basaltmq/basaltmq/engine/secure/websocket"
 )
 
 // serveControl starts the administration's socket in the data directory.
@@ -24,7 +25,8 @@ func (e *Engine) serveControl() (err error) {
 	}
 	h := admin.NewHandler(admin.Options{
 		Routes: routes, CertificateExpiry: e.certificateExpiry,
-		Broker: e.broker, AMQP: e.server.Load(), Stats: e.stats, Version: e.config.Version, Authenticator: e.login.authenticator,
+		Upgrade: &websocket.Handler{Accept: e.server.Load().AcceptTransport, Identify: e.identifyPeer, Logger: e.logger},
+		Broker:  e.broker, AMQP: e.server.Load(), Stats: e.stats, Version: e.config.Version, Authenticator: e.login.authenticator,
 		Status: func() admin.Status {
 			sockets, files := e.Backends()
 			durability := "fsync"
@@ -35,9 +37,6 @@ func (e *Engine) serveControl() (err error) {
 				PID: os.Getpid(), UptimeSeconds: int64(time.Since(began).Seconds()), DataDir: e.config.DataDir,
 				Listeners: e.listeners(), Loops: e.Loops(),
 				Sockets: sockets, Files: files, Durability: durability,
-			}
-			if a := e.HTTPAddr(); a.IsValid() {
-				s.Listeners["http"] = a.String()
 			}
 			if a := e.MetricsAddr(); a.IsValid() {
 				s.Listeners["http/prometheus"] = a.String()
@@ -53,49 +52,71 @@ func (e *Engine) serveControl() (err error) {
 	if e.httpListener != nil {
 		e.http = admin.Serve(admin.ServeOptions{Listener: e.httpListener, Handler: h, Logger: e.logger})
 	}
+	if e.httpsListener != nil {
+		e.https = admin.Serve(admin.ServeOptions{Listener: e.httpsListener, TLS: e.fronts.contexts.Config(), Handler: h, Logger: e.logger})
+	}
 	return nil
 }
 
-// listenHTTP opens the port of the management API.
+// listenHTTP opens the ports of the management API.
 func (e *Engine) listenHTTP() (err error) {
-	if !e.config.HTTP.IsValid() {
-		return nil
+	if e.httpListener, err = e.listenAPI("http", e.config.HTTP); err != nil {
+		return err
 	}
-	l, err := e.listenerFor("http", func() (net.Listener, error) {
-		return net.ListenTCP("tcp", net.TCPAddrFromAddrPort(e.config.HTTP))
+	if e.fronts.contexts != nil {
+		e.httpsListener, err = e.listenAPI("https", e.config.Secure.HTTPS)
+	}
+	return err
+}
+
+// listenAPI opens one of them; an address that is not valid is none.
+func (e *Engine) listenAPI(name string, addr netip.AddrPort) (*net.TCPListener, error) {
+	if !addr.IsValid() {
+		return nil, nil
+	}
+	l, err := e.listenerFor(name, func() (net.Listener, error) {
+		return net.ListenTCP("tcp", net.TCPAddrFromAddrPort(addr))
 	})
-	if err == nil {
-		var ok bool
-		if e.httpListener, ok = l.(*net.TCPListener); !ok {
-			l.Close()
-			return errors.New("the HTTP API cannot listen: the socket that was passed is no TCP socket")
-		}
-		return nil
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		return nil, fmt.Errorf("the HTTP API cannot listen: %w: another program has the port; choose another with --%s-port, or turn the API off with --%s-port -1", err, name, name)
+	case err != nil:
+		return nil, fmt.Errorf("the HTTP API cannot listen: %w", err)
 	}
-	if errors.Is(err, unix.EADDRINUSE) {
-		return fmt.Errorf("the HTTP API cannot listen: %w: another program has the port; choose another with --http-port, or turn the API off with --http-port -1", err)
+	tcp, ok := l.(*net.TCPListener)
+	if !ok {
+		l.Close()
+		return nil, errors.New("the HTTP API cannot listen: the socket that was passed is no TCP socket")
 	}
-	return fmt.Errorf("the HTTP API cannot listen: %w", err)
+	return tcp, nil
 }
 
 // HTTPAddr is where the management API is; invalid if it is nowhere.
-func (e *Engine) HTTPAddr() netip.AddrPort {
-	if e.httpListener == nil {
+func (e *Engine) HTTPAddr() netip.AddrPort { return tcpAddr(e.httpListener) }
+
+// HTTPSAddr is where it is over TLS; invalid if it is nowhere.
+func (e *Engine) HTTPSAddr() netip.AddrPort { return tcpAddr(e.httpsListener) }
+
+func tcpAddr(l *net.TCPListener) netip.AddrPort {
+	if l == nil {
 		return netip.AddrPort{}
 	}
-	a := e.httpListener.Addr().(*net.TCPAddr).AddrPort()
+	a := l.Addr().(*net.TCPAddr).AddrPort()
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
 
 // closeHTTP ends the management API.
 func (e *Engine) closeHTTP() error {
-	switch {
-	case e.http != nil:
-		return e.http.Close()
-	case e.httpListener != nil:
-		return e.httpListener.Close()
+	one := func(s *admin.Server, l *net.TCPListener) error {
+		switch {
+		case s != nil:
+			return s.Close()
+		case l != nil:
+			return l.Close()
+		}
+		return nil
 	}
-	return nil
+	return errors.Join(one(e.http, e.httpListener), one(e.https, e.httpsListener))
 }
 
 // readDefinitions reads the file that this start is to import; nil if there is

@@ -127,7 +127,8 @@ type Engine struct {
 	identify atomic.Pointer[func(c *x509.Certificate) string]
 	space    atomic.Pointer[space]
 
-	httpListener *net.TCPListener
+	https                       *admin.Server // likewise
+	httpListener, httpsListener *net.TCPListener
 
 	stop    chan struct{}
 	trimmed chan struct{}

@@ -19,6 +19,9 @@ type Secure struct {
 	// served; 0: a free port, negative: none.
 	TLS       *tlsconfig.Settings
 	AMQPSPort int
+	// HTTPS is where the management API is served over TLS; port 0: a free one; not
+	// valid: nowhere.
+	HTTPS netip.AddrPort
 	// Proxies are addresses and networks of those that have to begin their
 	// connections to the AMQP ports with a PROXY header. Empty: nobody may.
 	Proxies []netip.Prefix
@@ -119,10 +122,10 @@ func (e *Engine) closeListeners() {
 // AMQPSAddr is where AMQP over TLS is served; invalid if it is not.
 func (e *Engine) AMQPSAddr() netip.AddrPort { return addrOf(e.fronts.amqps) }
 
-// listeners are the addresses by protocol.
+// listeners are the addresses by protocol, as RabbitMQ calls them.
 func (e *Engine) listeners() map[string]string {
 	list := map[string]string{}
-	for protocol, addr := range map[string]netip.AddrPort{"amqp": e.Addr(), "amqps": e.AMQPSAddr()} {
+	for protocol, addr := range map[string]netip.AddrPort{"amqp": e.Addr(), "amqp/ssl": e.AMQPSAddr(), "http": e.HTTPAddr(), "https": e.HTTPSAddr()} {
 		if addr.IsValid() {
 			list[protocol] = addr.String()
 		}

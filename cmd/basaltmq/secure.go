@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/netip"
+
 	"github.com/basaltmq/basaltmq/engine"
 	"github.com/basaltmq/basaltmq/engine/config"
 	"github.com/basaltmq/basaltmq/engine/secure/identity"
@@ -17,6 +19,9 @@ func secureConfig(c *config.Config) engine.Secure {
 	if c.TLS.Cert != "" {
 		settings := tlsSettings(&c.TLS)
 		s.TLS = &settings
+		if c.HTTP.TLSPort >= 0 {
+			s.HTTPS = netip.AddrPortFrom(c.HTTP.Bind, uint16(c.HTTP.TLSPort))
+		}
 		s.Identify, _ = identity.UserFrom(c.TLS.UserFrom) // checked already
 	}
 	return s
