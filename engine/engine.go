@@ -21,6 +21,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/admin"
 	"github.com/basaltmq/basaltmq/engine/amqp"
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/logs"
 	"github.com/basaltmq/basaltmq/engine/loop"
 	"github.com/basaltmq/basaltmq/engine/metrics"
 	"github.com/basaltmq/basaltmq/segstore"
@@ -46,6 +47,10 @@ type Config struct {
 	DurabilityOS bool
 	Version      string
 	Logger       *slog.Logger
+	// Log is in front of Logger's handler, for those who follow the log; nil:
+	// nobody can. LogExchange has it published to amq.basaltmq.log.
+	Log         *logs.Tap
+	LogExchange bool
 
 	// Secure is what comes before and around plain AMQP: see secure.go.
 	Secure Secure
@@ -159,7 +164,7 @@ func Start(c Config) (*Engine, error) {
 	if c.LoopbackUsers == nil {
 		c.LoopbackUsers = []string{defaultUser}
 	}
-	e := &Engine{config: c, askedForUser: asked, logger: c.Logger, stop: make(chan struct{}), trimmed: make(chan struct{}), watched: make(chan struct{})}
+	e := &Engine{config: c, askedForUser: asked, logger: c.Logger, observed: observed{leaving: make(chan struct{})}, stop: make(chan struct{}), trimmed: make(chan struct{}), watched: make(chan struct{})}
 	if c.DefaultPasswordHash != "" {
 		var err error
 		if e.defaultHash, err = access.ParseSaltedHash(c.DefaultPasswordHash); err != nil {
@@ -236,6 +241,7 @@ func (e *Engine) start() error {
 		Store: e.store, Bodies: e.bodies, Disk: e.disk, Logger: e.logger, Journaled: journaled, CleanStop: clean,
 		DefaultUser:   e.defaultUserFor(file),
 		LoopbackUsers: e.config.LoopbackUsers,
+		LogExchange:   e.config.Log != nil && e.config.LogExchange,
 	})
 	if err != nil {
 		return err
@@ -275,6 +281,7 @@ func (e *Engine) start() error {
 		e.listener.Serve(e.loops[0], func(fd int, _ netip.AddrPort) { server.Accept(fd) })
 	}
 	e.fronts.serve(server.AcceptTransport)
+	e.followLog()
 	go e.trim()
 	go e.watchSpace()
 	return nil
@@ -367,6 +374,7 @@ func (e *Engine) Connections() int { return e.server.Load().Conns() }
 // Stop ends the broker in good order.
 func (e *Engine) Stop() error {
 	server := e.server.Load()
+	close(e.observed.leaving)
 	e.closeListeners()
 	controlErr := errors.Join(e.control.Close(), e.closeHTTP())
 	server.Shutdown()
@@ -378,6 +386,9 @@ func (e *Engine) Stop() error {
 	e.stats.Close()
 	e.stopLoops()
 	close(e.stop)
+	if e.observed.unfollow != nil {
+		e.observed.unfollow()
+	}
 	<-e.trimmed
 	<-e.watched
 	e.login.close()

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/basaltmq/basaltmq/engine/admin"
+	"github.com/basaltmq/basaltmq/engine/logs"
 	"github.com/basaltmq/basaltmq/engine/metrics"
 )
 
@@ -23,6 +24,8 @@ type observed struct {
 	metrics  *watchPort
 	debug    *watchPort
 	exporter *metrics.Exporter
+	unfollow func()        // ends the log exchange; nil: there is none
+	leaving  chan struct{} // closed when a stop begins
 }
 
 // watchPort is a listener without a password; it only reads.
@@ -144,6 +147,11 @@ func (e *Engine) watchRoutes() (routes []admin.Route) {
 			Pattern: "GET " + path, Role: admin.Monitoring, Summary: "Metrics for Prometheus",
 			Query: []string{"prefix", "vhost", "family"}, Handler: e.observed.exporter.Handler(path),
 		})
+	}
+	if t := e.config.Log; t != nil {
+		routes = append(routes,
+			admin.Route{Pattern: "GET /api/livelog", Role: admin.Administrator, Summary: "The log, as server-sent events: the last lines, then those that come", Handler: logs.Live(t, e.observed.leaving)},
+			admin.Route{Pattern: "GET /api/logs", Role: admin.Administrator, Summary: "The last lines of the log, as text", Handler: logs.Kept(t)})
 	}
 	return routes
 }

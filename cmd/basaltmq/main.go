@@ -16,6 +16,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/engine"
 	"github.com/basaltmq/basaltmq/engine/config"
+	"github.com/basaltmq/basaltmq/engine/logs"
 	"github.com/basaltmq/basaltmq/engine/systemd"
 )
 
@@ -74,18 +75,23 @@ func serve(cl *config.CommandLine, c *config.Loaded, stderr io.Writer) int {
 	tuneRuntime(c.Loops)
 	level := new(slog.LevelVar)
 	level.Set(levelOf(c.Log.Level))
-	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	output, err := logs.Open(logs.Options{Level: level, Format: c.Log.Format, File: c.Log.File, Stderr: stderr})
+	if err != nil {
+		fmt.Fprintf(stderr, "basaltmq: cannot start: %v\n", err)
+		return 1
+	}
+	tap := logs.NewTap(output)
+	logger := slog.New(tap)
 	for _, warning := range c.Warnings {
 		logger.Warn(warning)
 	}
 	lookAtHost(logger)
 	settings := engineConfig(&c.Config)
-	settings.Logger = logger
+	settings.Logger, settings.Log, settings.LogExchange = logger, tap, c.Log.Exchange
 	fail := func(err error) int {
 		fmt.Fprintf(stderr, "basaltmq: cannot start: %v\n", err)
 		return 1
 	}
-	var err error
 	if settings.Sockets, err = passedSockets(); err != nil {
 		return fail(err)
 	}
@@ -125,6 +131,9 @@ func serve(cl *config.CommandLine, c *config.Loaded, stderr io.Writer) int {
 	for stop := false; !stop; {
 		select {
 		case <-hangups:
+			if err := output.Reopen(); err != nil {
+				logger.Error("the log goes on in the old file", "err", err)
+			}
 			_, _ = r.reload() // it has logged how it went
 		case s := <-signals:
 			logger.Info("stopping; a second signal exits at once", "signal", s.String())

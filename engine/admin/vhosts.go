@@ -41,6 +41,7 @@ func (h *Handler) vhost(vh *broker.VHost, view *view) any {
 	v := VHost{
 		Name: s.Name, Description: s.Description, Tags: notNil(s.Tags), DefaultQueueType: s.DefaultQueueType,
 		Metadata:     VHostMetadata{s.Description, notNil(s.Tags)},
+		Tracing: vh.Tracing(),
 		ClusterState: map[string]string{h.Node: "running"}, Limits: limitsOf(s.Limits), Connections: vh.Connections(),
 	}
 	if view.detail == detailBasic {
@@ -82,6 +83,8 @@ type VHostChange struct {
 	Description      *string  `json:"description,omitempty"`
 	Tags             *TagList `json:"tags,omitempty"`
 	DefaultQueueType *string  `json:"default_queue_type,omitempty"`
+	// Tracing is not kept over a restart.
+	Tracing *looseBool `json:"tracing,omitempty"`
 }
 
 func (c *VHostChange) apply(s *broker.VHostSpec) {
@@ -96,6 +99,13 @@ func (c *VHostChange) apply(s *broker.VHostSpec) {
 		if s.DefaultQueueType == undefined {
 			s.DefaultQueueType = ""
 		}
+	}
+}
+
+// trace turns tracing on or off, if that is asked for.
+func (c *VHostChange) trace(vh *broker.VHost) {
+	if c.Tracing != nil && vh != nil {
+		vh.SetTracing(bool(*c.Tracing))
 	}
 }
 
@@ -144,7 +154,11 @@ func (h *Handler) putVHost(q *request) (uint64, error) {
 		return 0, err
 	}
 	if !create && b.VHost(name) != nil {
-		return b.UpdateVHost(name, c.apply)
+		seq, err := b.UpdateVHost(name, c.apply)
+		if err == nil {
+			c.trace(b.VHost(name))
+		}
+		return seq, err
 	}
 	s := broker.VHostSpec{Name: name}
 	c.apply(&s)
@@ -152,6 +166,7 @@ func (h *Handler) putVHost(q *request) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
+	c.trace(b.VHost(name))
 	q.created = true
 	if q.id.isLocal() {
 		granted, err := b.SetPermissions(q.id.Name(), name, access.Permissions{Configure: ".*", Write: ".*", Read: ".*"})

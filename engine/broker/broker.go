@@ -30,6 +30,9 @@ type Options struct {
 	// LoopbackUsers may only come from this machine.
 	LoopbackUsers []string
 
+	// LogExchange gives the default virtual host the exchange of that name.
+	LogExchange bool
+
 	// For tests: another clock (Unix milliseconds), and no keeper of its own.
 	now    func() int64
 	manual bool
@@ -53,8 +56,9 @@ type Broker struct {
 	seeded   bool // there are records of users; guarded by admin
 	first    bool // this start made the default user
 
-	totals totals
-	deaths [len(reasonNames)]atomic.Uint64 // by reason
+	totals      totals
+	logExchange bool
+	deaths      [len(reasonNames)]atomic.Uint64 // by reason
 
 	parameters map[parameterKey][]byte // guarded by admin
 
@@ -106,7 +110,7 @@ func newBroker(o *Options) *Broker {
 	b := &Broker{
 		store: o.Store, logger: o.Logger, bodies: o.Bodies, vhosts: map[string]*VHost{},
 		users: access.NewRegistry(), loopback: o.LoopbackUsers, dropped: map[uint64]bool{},
-		parameters: map[parameterKey][]byte{},
+		parameters: map[parameterKey][]byte{}, logExchange: o.LogExchange,
 	}
 	b.reserveLogID(1)
 	b.vhost(DefaultVHost)

@@ -307,5 +307,5 @@ func isPredeclared(name string) bool {
 			return true
 		}
 	}
-	return false
+	return name == LogExchange
 }

@@ -26,6 +26,7 @@ type VHost struct {
 	spec        atomic.Pointer[VHostSpec]
 	connections atomic.Int64
 	counts      *vhostCounts
+	tracing     atomic.Bool // see emit.go
 	deleted     atomic.Bool // set under mu
 	recorded    bool        // by a record of its own; only while starting
 
@@ -35,13 +36,17 @@ type VHost struct {
 }
 
 // predeclared are the exchanges every vhost has.
-var predeclared = []struct{ name, kind string }{
-	{"", "direct"},
-	{"amq.direct", "direct"},
-	{"amq.fanout", "fanout"},
-	{"amq.topic", "topic"},
-	{"amq.headers", "headers"},
-	{"amq.match", "headers"},
+var predeclared = []struct {
+	name, kind string
+	internal   bool
+}{
+	{"", "direct", false},
+	{"amq.direct", "direct", false},
+	{"amq.fanout", "fanout", false},
+	{"amq.topic", "topic", false},
+	{"amq.headers", "headers", false},
+	{"amq.match", "headers", false},
+	{TraceExchange, "topic", true},
 }
 
 func newVHost(b *Broker, name string) *VHost {
@@ -49,10 +54,17 @@ func newVHost(b *Broker, name string) *VHost {
 	vh.version.Store(1)
 	vh.spec.Store(&VHostSpec{Name: name})
 	for _, p := range predeclared {
-		vh.exchanges[p.name] = &Exchange{Name: p.name, Type: p.kind, kind: p.kind, Durable: true, index: newIndex(p.kind, nil)}
+		vh.predeclare(p.name, p.kind, p.internal)
+	}
+	if b.logExchange && name == DefaultVHost {
+		vh.predeclare(LogExchange, typeTopic, true)
 	}
 	vh.standard = vh.exchanges[""]
 	return vh
+}
+
+func (vh *VHost) predeclare(name, kind string, internal bool) {
+	vh.exchanges[name] = &Exchange{Name: name, Type: kind, kind: kind, Durable: true, Internal: internal, index: newIndex(kind, nil)}
 }
 
 // Version identifies the state of the topology for route caches.
