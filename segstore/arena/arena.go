@@ -2,6 +2,7 @@ package arena
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -156,22 +157,61 @@ func (p *Pool) put(b *Buf) {
 // before the previous Trim. Call it every few seconds; it costs nothing when
 // nothing is idle.
 func (p *Pool) Trim() {
+	p.trim(2)
+}
+
+// TrimAll returns the pages of all free buffers, for a process that has nothing
+// to do.
+func (p *Pool) TrimAll() {
+	p.trim(0)
+}
+
+// trimBatch is how many buffers are taken out of their list at a time: giving
+// pages back takes the kernel long, and others must get buffers meanwhile.
+const trimBatch = 32
+
+// trim returns the pages of buffers that have been free for so many epochs. They
+// go back to the bottom of the list, where buffers are taken from last.
+func (p *Pool) trim(epochs uint32) {
 	epoch := p.epoch.Add(1)
+	var idle [trimBatch]*Buf
 	for i := range p.classes {
 		c := &p.classes[i]
-		c.mu.Lock()
-		for _, b := range c.free {
-			if b.fresh || epoch-b.freedAt < 2 {
-				continue
+		for {
+			n := c.takeIdle(idle[:], epoch, epochs)
+			for _, b := range idle[:n] {
+				if err := unix.Madvise(b.data, unix.MADV_DONTNEED); err != nil {
+					b.freedAt = epoch // the pages stay: harmless, tried again another time
+					continue
+				}
+				b.fresh = true
+				p.resident.Add(-int64(len(b.data)))
 			}
-			if err := unix.Madvise(b.data, unix.MADV_DONTNEED); err != nil {
-				continue // the pages stay: harmless, tried again next time
+			if n > 0 {
+				c.mu.Lock()
+				c.free = slices.Insert(c.free, 0, idle[:n]...)
+				c.mu.Unlock()
 			}
-			b.fresh = true
-			p.resident.Add(-int64(len(b.data)))
+			if n < len(idle) {
+				break
+			}
 		}
-		c.mu.Unlock()
 	}
+}
+
+// takeIdle takes buffers that have been free for so many epochs out of the list.
+func (c *class) takeIdle(idle []*Buf, epoch, epochs uint32) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.free = slices.DeleteFunc(c.free, func(b *Buf) bool {
+		take := n < len(idle) && !b.fresh && b.freedAt != epoch && epoch-b.freedAt >= epochs
+		if take {
+			idle[n] = b
+			n++
+		}
+		return take
+	})
+	return n
 }
 
 // Stats returns current figures.

@@ -54,6 +54,34 @@ func TestPool_TrimDropsOnlyIdlePages(t *testing.T) {
 	held.Release()
 }
 
+func TestPool_TrimAllDropsAllFreePages(t *testing.T) {
+	var p Pool
+	held := p.Get(4 * KiB)
+	held.Bytes()[0] = 7
+	var bufs []*Buf
+	for range 3*trimBatch + 1 {
+		bufs = append(bufs, p.Get(4*KiB), p.Get(64*KiB))
+	}
+	for _, b := range bufs {
+		b.Bytes()[0] = 9
+		b.Release()
+	}
+	p.TrimAll()
+	if got := p.Stats().Resident; got != 4*KiB || held.Bytes()[0] != 7 {
+		t.Errorf("%d bytes are resident, and the buffer that is held begins with %d", got, held.Bytes()[0])
+	}
+	seen := map[*Buf]bool{held: true}
+	for range bufs {
+		for _, size := range []int{4 * KiB, 64 * KiB} {
+			b := p.Get(size)
+			if seen[b] || b.Bytes()[0] != 0 {
+				t.Fatal("a buffer was handed out twice, or kept its pages")
+			}
+			seen[b] = true
+		}
+	}
+}
+
 func TestBuf_MisuseIsCaught(t *testing.T) {
 	var p Pool
 	b := p.Get(1)
