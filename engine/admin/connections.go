@@ -1,36 +1,43 @@
 package admin
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/basaltmq/basaltmq/engine/amqp"
+	"github.com/basaltmq/basaltmq/engine/definitions"
 	"github.com/basaltmq/basaltmq/engine/metrics"
+	wire "github.com/basaltmq/basaltmq/wire/amqp"
 )
 
 // Connection is a connection.
 type Connection struct {
 	amqp.ConnectionInfo
-	Node         string         `json:"node"`
-	Host         string         `json:"host"`
-	Port         uint16         `json:"port"`
-	Type         string         `json:"type"`
-	UserProvided string         `json:"user_provided_name,omitempty"`
-	PerformedBy  string         `json:"user_who_performed_action"`
-	Properties   map[string]any `json:"client_properties"`
-	SendPending  int            `json:"send_pend"`
+	Node         string          `json:"node"`
+	Host         string          `json:"host"`
+	Port         uint16          `json:"port"`
+	Type         string          `json:"type"`
+	UserProvided string          `json:"user_provided_name,omitempty"`
+	PerformedBy  string          `json:"user_who_performed_action"`
+	Properties   json.RawMessage `json:"client_properties"`
+	SendPending  int             `json:"send_pend"`
 	*metrics.Octets
 }
 
 func (h *Handler) connection(c amqp.ConnectionInfo, v *view) any {
-	out := Connection{ConnectionInfo: c, Node: h.Node, Type: "network", UserProvided: c.ClientName, PerformedBy: c.User, Properties: map[string]any{}}
+	out := Connection{ConnectionInfo: c, Node: h.Node, Type: "network", UserProvided: c.ClientName, PerformedBy: c.User}
 	_, local := endpoints(c.Name)
 	out.Host, out.Port = local.Addr().String(), local.Port()
+	properties := c.Properties
 	if c.ClientName != "" {
-		out.Properties["connection_name"] = c.ClientName
+		var b wire.TableBuilder
+		b.SetString("connection_name", c.ClientName)
+		properties = append(append(wire.Table(nil), properties...), b.Table()...)
 	}
+	out.Properties = definitions.TableJSON(properties)
 	if h.Stats != nil && v.detail == detailFull {
 		octets := h.Stats.Connection(&c, v.spans)
 		out.Octets = &octets

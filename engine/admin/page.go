@@ -208,13 +208,14 @@ func (l *listing[T]) ordered(v *view, all []T, need int) []T {
 		return firstOf(all, need, l.order)
 	}
 	type keyed struct {
-		of  T
-		key any
+		of    T
+		key   any
+		place int // so that equals stay in order
 	}
 	path := strings.Join(v.sort, ".")
 	list := make([]keyed, len(all))
 	for i, of := range all {
-		list[i] = keyed{of, l.keyOf(of, path, v.sort)}
+		list[i] = keyed{of, l.keyOf(of, path, v.sort), i}
 	}
 	compare := func(a, b keyed) int {
 		c := compareKeys(a.key, b.key)
@@ -224,9 +225,9 @@ func (l *listing[T]) ordered(v *view, all []T, need int) []T {
 		if c == 0 && l.order != nil {
 			c = l.order(a.of, b.of)
 		}
-		return c
+		return cmp.Or(c, cmp.Compare(a.place, b.place))
 	}
-	slices.SortStableFunc(list, compare)
+	list = firstOf(list, need, compare)
 	out := make([]T, len(list))
 	for i := range list {
 		out[i] = list[i].of

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,7 +80,10 @@ func (h *Handler) queueOf(vh *broker.VHost, q *broker.Queue, v *view) Queue {
 }
 
 // queueKey returns what lists are mostly sorted by without making the rest.
-func queueKey(of hosted[*broker.Queue], path string) (any, bool) {
+func (h *Handler) queueKey(of hosted[*broker.Queue], path string) (any, bool) {
+	if name, counted := strings.CutPrefix(path, "message_stats."); counted && h.Stats != nil {
+		return h.queueFigure(of.it, name)
+	}
 	switch path {
 	case "vhost":
 		return of.vhost.Name, true
@@ -92,6 +96,25 @@ func queueKey(of hosted[*broker.Queue], path string) (any, bool) {
 		return float64(of.it.Counts().Unacked), true
 	case "consumers":
 		return float64(of.it.Counts().Consumers), true
+	}
+	return nil, false
+}
+
+// queueFigure returns one of message_stats, or its rate.
+func (h *Handler) queueFigure(q *broker.Queue, name string) (any, bool) {
+	name, rate := strings.CutSuffix(name, "_details.rate")
+	for f := range stats.DeliverGet + 1 {
+		switch {
+		case f.String() != name:
+		case rate:
+			figures, _ := h.Stats.Queue(q, metrics.Spans{})
+			return figures.Details(f).Rate, true
+		case f == stats.DeliverGet:
+			counts := q.MessageCounts()
+			return float64(counts.DeliverGet()), true
+		default:
+			return float64(q.MessageCounts()[f]), true
+		}
 	}
 	return nil, false
 }
@@ -114,11 +137,13 @@ func (h *Handler) queueRoutes() {
 			order: func(a, b hosted[*broker.Queue]) int {
 				return cmp.Or(strings.Compare(a.vhost.Name, b.vhost.Name), strings.Compare(a.it.Name, b.it.Name))
 			},
-			key:  queueKey,
+			key:  h.queueKey,
 			show: func(of hosted[*broker.Queue], v *view) any { return h.queueOf(of.vhost, of.it, v) },
 		}
 		for _, vh := range hosts {
-			for _, queue := range vh.Queues() {
+			queues := vh.Queues()
+			l.all = slices.Grow(l.all, len(queues))
+			for _, queue := range queues {
 				l.all = append(l.all, hosted[*broker.Queue]{vh, queue})
 			}
 		}

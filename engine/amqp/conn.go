@@ -70,8 +70,10 @@ type conn struct {
 	cancelNotify bool // consumer_cancel_notify
 	blockNotify  bool // connection.blocked
 
-	name      string     // client's connection_name, for logs
-	transport *Transport // nil: a TCP connection as it is
+	name        string      // client's connection_name, for logs
+	client      *clientKind // what else it said of itself; nil before
+	connectedAt int64       // Unix ms; 0 before
+	transport   *Transport  // nil: a TCP connection as it is
 
 	// Who logged in, and what that allows; see permit.go.
 	user         *access.User // nil before
@@ -499,6 +501,8 @@ func (c *conn) Closed(err error) {
 		q.Forget(c)
 	}
 	c.unlimitLogin()
+	c.shard.srv.clients.release(c.client)
+	c.client = nil
 	c.shard.remove(c)
 }
 

@@ -98,6 +98,9 @@ func (c *conn) startOk(args []byte) error {
 			c.name = string(name)
 		}
 	}
+	if c.client == nil {
+		c.client = c.shard.srv.clients.take(m.Mechanism, m.ClientProperties)
+	}
 	if v, ok := m.ClientProperties.Lookup("capabilities"); ok {
 		if capabilities, ok := v.Table(); ok {
 			announced := func(name string) bool {
@@ -162,6 +165,7 @@ func (c *conn) open(args []byte) error {
 		return err
 	}
 	c.state = stateOpen
+	c.connectedAt = c.shard.loop.Now().UnixMilli()
 	c.shard.loop.Disarm(&c.timer)
 	if c.heartbeat > 0 {
 		c.shard.loop.Arm(&c.timer, c.heartbeat/2)

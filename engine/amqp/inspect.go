@@ -20,19 +20,22 @@ const connsPerLook = 64
 
 // ConnectionInfo is a connection as operators see it.
 type ConnectionInfo struct {
-	Name       string `json:"name"` // both addresses
-	ClientName string `json:"client_name"`
-	User       string `json:"user"`
-	VHost      string `json:"vhost"`
-	PeerHost   string `json:"peer_host"`
-	PeerPort   uint16 `json:"peer_port"`
-	State      string `json:"state"`
-	Channels   int    `json:"channels"`
-	ChannelMax uint16 `json:"channel_max"`
-	FrameMax   uint32 `json:"frame_max"`
-	Timeout    int    `json:"timeout"` // heartbeat, seconds
-	Protocol   string `json:"protocol"`
-	Loop       int    `json:"loop"`
+	Name        string     `json:"name"` // both addresses
+	ClientName  string     `json:"client_name"`
+	User        string     `json:"user"`
+	VHost       string     `json:"vhost"`
+	PeerHost    string     `json:"peer_host"`
+	PeerPort    uint16     `json:"peer_port"`
+	State       string     `json:"state"`
+	Channels    int        `json:"channels"`
+	ChannelMax  uint16     `json:"channel_max"`
+	FrameMax    uint32     `json:"frame_max"`
+	Timeout     int        `json:"timeout"` // heartbeat, seconds
+	Protocol    string     `json:"protocol"`
+	Loop        int        `json:"loop"`
+	ConnectedAt int64      `json:"connected_at"` // Unix ms
+	Mechanism   string     `json:"auth_mechanism"`
+	Properties  amqp.Table `json:"-"` // that the client told, but for its name
 	// ID tells connections apart that had the same name one after the other.
 	ID        uint64 `json:"-"`
 	OctetsIn  uint64 `json:"recv_oct"`
@@ -184,6 +187,7 @@ func (s *Server) Connections(ctx context.Context) ([]ConnectionInfo, error) {
 			Timeout: int(c.heartbeat.Seconds()), Loop: c.shard.number, ID: c.id,
 			OctetsIn: c.octets.in, OctetsOut: c.octets.out, Reads: c.octets.reads, Writes: c.octets.writes,
 		}
+		c.describeClient(&info)
 		c.describeTransport(&info)
 		return append(list, info)
 	})

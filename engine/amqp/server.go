@@ -39,6 +39,7 @@ type Server struct {
 	nextConn     atomic.Uint64
 	replies      replies                // see replyto.go
 	alarm        atomic.Pointer[string] // why publishers are blocked; nil: they are not
+	clients      clientKinds
 }
 
 // shard is a Server's part on one loop.
