@@ -95,7 +95,7 @@ func serve(cl *config.CommandLine, c *config.Loaded, stderr io.Writer) int {
 	if settings.Sockets, err = passedSockets(); err != nil {
 		return fail(err)
 	}
-	r := &reloader{line: cl, level: level, logger: logger, service: service, running: c.Config}
+	r := &reloader{line: cl, level: level, logger: logger, service: service, reopen: output.Reopen, running: c.Config}
 	settings.OnReload = r.reload
 
 	signals, hangups := make(chan os.Signal, 2), make(chan os.Signal, 1)
@@ -131,9 +131,6 @@ func serve(cl *config.CommandLine, c *config.Loaded, stderr io.Writer) int {
 	for stop := false; !stop; {
 		select {
 		case <-hangups:
-			if err := output.Reopen(); err != nil {
-				logger.Error("the log goes on in the old file", "err", err)
-			}
 			_, _ = r.reload() // it has logged how it went
 		case s := <-signals:
 			logger.Info("stopping; a second signal exits at once", "signal", s.String())

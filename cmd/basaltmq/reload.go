@@ -19,6 +19,7 @@ type reloader struct {
 	level   *slog.LevelVar
 	logger  *slog.Logger
 	service *systemd.Notifier
+	reopen  func() error // of the log's file
 
 	mu      sync.Mutex
 	running config.Config  // what is in force
@@ -36,6 +37,9 @@ func (r *reloader) reload() (done engine.Reloaded, err error) {
 	}
 	r.service.Reloading()
 	defer r.service.Ready(r.ready)
+	if err := r.reopen(); err != nil {
+		r.logger.Error("the log goes on in the old file", "err", err)
+	}
 	done, err = r.takeOver()
 	switch {
 	case err != nil:
