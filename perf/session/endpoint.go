@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"net"
 
 	"github.com/basaltmq/basaltmq/wire/amqp"
@@ -9,8 +10,9 @@ import (
 
 // Endpoint is where a broker listens, resolved. Any goroutine may use it.
 type Endpoint struct {
-	ip   net.IP
-	port int
+	ip     net.IP
+	port   int
+	secure bool
 }
 
 // target is the address for one connect: package unix encodes it in place, so
@@ -33,7 +35,7 @@ func (a Address) Resolve() (Endpoint, error) {
 	if err != nil {
 		return Endpoint{}, err
 	}
-	return Endpoint{ip: resolved.IP, port: resolved.Port}, nil
+	return Endpoint{ip: resolved.IP, port: resolved.Port, secure: a.Secure}, nil
 }
 
 // socket makes a socket for the connection of that number, bound to a source
@@ -64,6 +66,9 @@ func (e Endpoint) socket(flags, number int) (fd int, err error) {
 // StartConnect makes a non-blocking socket and starts to connect it. number
 // counts the connections that may be open, or were a moment ago.
 func (e Endpoint) StartConnect(number int) (fd int, err error) {
+	if e.secure {
+		return -1, errors.New("this scenario connects without TLS only: use amqp://")
+	}
 	if fd, err = e.socket(unix.SOCK_NONBLOCK, number); err != nil {
 		return -1, err
 	}
@@ -80,11 +85,25 @@ func (e Endpoint) dial(address Address, number int) (fd int, err error) {
 	if fd, err = e.socket(0, number); err != nil {
 		return -1, err
 	}
+	if e.secure {
+		if err := RetryInterrupted(func() error { return unix.Connect(fd, e.target()) }); err != nil {
+			unix.Close(fd)
+			return -1, err
+		}
+		if fd, err = secured(fd, e.ip.String(), address.Timeout); err != nil {
+			return -1, err
+		}
+	}
 	limit := unix.NsecToTimeval(int64(address.Timeout))
 	for _, step := range []func() error{
 		func() error { return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit) },
 		func() error { return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit) },
-		func() error { return RetryInterrupted(func() error { return unix.Connect(fd, e.target()) }) },
+		func() error {
+			if e.secure {
+				return nil // connected already
+			}
+			return RetryInterrupted(func() error { return unix.Connect(fd, e.target()) })
+		},
 	} {
 		if err := step(); err != nil {
 			unix.Close(fd)
