@@ -12,6 +12,9 @@
 //  4. load for a random while: publishers, consumers, transactions, declares
 //  5. cut: SIGKILL, or a file system shut down under the running broker
 //
+// TestFeatures is another thing: it uses each feature of the broker once, over one
+// restart in the middle.
+//
 // # What is checked (the numbers appear where they are)
 //
 //  1. A persistent message that was confirmed, or committed by a transaction,
