@@ -53,10 +53,10 @@ var exchangeFeatures = []feature{
 		l.exchange("delay", "x-delayed-message", "x-delayed-type", "fanout")
 		l.queue("delay.q")
 		l.bind("delay.q", "delay", "")
+		l.send("delay", "", "now")
 		l.publish("delay", "", "later", header("x-delay", 900))
 		l.publish("delay", "", "much later", header("x-delay", 3_600_000))
 		l.publish("delay", "", "soon", header("x-delay", 300))
-		l.send("delay", "", "now")
 	}, func(l *life) {
 		l.publish("delay", "", "last", header("x-delay", 1200))
 		l.until("four are released", func() bool { return l.ready("delay.q") == 4 })
