@@ -24,7 +24,7 @@ type Scale struct {
 	Raw       time.Duration // of each raw disk figure
 	Messages  uint64        // of a backlog; a multiple of 100
 	Queue     string        // what queues are called
-	Settle    time.Duration // before looking at a broker at rest
+	Settle    time.Duration // before looking at a broker at rest: it gives memory back within two seconds
 	Few       int           // of what is counted, and more, and most
 	More      int
 	Most      int
@@ -34,7 +34,7 @@ type Scale struct {
 func DefaultScale() Scale {
 	return Scale{
 		Time: 3 * time.Second, Warmup: time.Second, Calibrate: time.Second, Raw: 400 * time.Millisecond, Messages: 5000000,
-		Queue: "perf-suite", Settle: time.Second, Few: 1000, More: 10000, Most: 50000,
+		Queue: "perf-suite", Settle: 3 * time.Second, Few: 1000, More: 10000, Most: 50000,
 	}
 }
 
