@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -377,5 +378,77 @@ func TestMove_UnderLoad(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%d messages arrive, in order: %v", len(got), slices.IsSorted(got))
+	}
+}
+
+// TestMove_StopMeanwhile: a stop of the broker in the middle of a move loses
+// nothing and doubles nothing.
+func TestMove_StopMeanwhile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	config := engine.Config{DataDir: dir, Loops: 1, IO: os.Getenv(ioVariable)}
+	e, err := engine.Start(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, e)
+	c.Declare("from", amqptest.Durable)
+	c.Declare("to", amqptest.Durable)
+	const n = 30_000
+	for i := 0; i < n; i += 1000 {
+		c.PublishAll(1, "from", numbered("m", i, i+1000)...)
+	}
+	c.Sync(1)
+	c.Abort()
+	vh := e.Broker().VHost("/")
+	from, to := vh.FindQueue("from"), vh.FindQueue("to")
+	ctx, cancel := context.WithTimeout(t.Context(), amqptest.Patience)
+	defer cancel()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for { // until the broker takes no more
+			if moved, err := e.Broker().Move(ctx, from, to, 100, 0); err != nil || moved.Messages == 0 {
+				return
+			}
+		}
+	}()
+	eventually(t, "some have moved", func() bool { return to.Counts().Ready > 0 })
+	if err := e.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-ended
+	if e, err = engine.Start(config); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	vh = e.Broker().VHost("/")
+	seen := map[string]int{}
+	for _, name := range []string{"from", "to"} {
+		for q := vh.FindQueue(name); ; {
+			list, err := q.Collect(t.Context(), 5000, 100, broker.Ack)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range list {
+				seen[string(m.Body)]++
+			}
+			if len(list) == 0 {
+				break
+			}
+		}
+	}
+	for body, times := range seen {
+		if times != 1 {
+			t.Fatalf("%s is there %d times", body, times)
+		}
+	}
+	if len(seen) != n {
+		t.Errorf("%d messages are there, want %d", len(seen), n)
 	}
 }

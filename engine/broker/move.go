@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/bodies"
@@ -297,13 +298,19 @@ func (m *moving) settle(tx *segstore.Tx, p *portion, refused []int) (ids []uint6
 	return ids
 }
 
+// bodiesPatience bounds how long the old names of bodies wait for the disk; those
+// that are left then, the next start finds.
+const bodiesPatience = 30 * time.Second
+
 // removeBodies removes the old names of bodies when the transaction is durable.
-// It does not ask the context: what is moved is moved.
+// Whether anybody still waits for the move does not count: what is moved is moved.
 func (m *moving) removeBodies(from *Queue, ids []uint64) {
 	if len(ids) == 0 {
 		return
 	}
-	if m.broker.awaitTx(context.WithoutCancel(m.ctx), m.ticket) == nil {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), bodiesPatience)
+	defer cancel()
+	if m.broker.awaitTx(ctx, m.ticket) == nil {
 		from.RemoveBodies(ids)
 	}
 }
