@@ -21,7 +21,7 @@ for io in ${INTEROP_IO:-posix uring}; do
 	trap cleanup EXIT
 	echo "== interop against --io $io"
 	directories+=("$results/$io")
-	INTEROP_BACKEND="$io" AMQP_URL="amqp://guest:guest@127.0.0.1:$BROKER_PORT/" INTEROP_RESULTS="$results/$io" INTEROP_JUDGE=no \
+	INTEROP_BACKEND="$io" AMQP_URL="amqp://guest:guest@127.0.0.1:$BROKER_PORT/" AMQP_WS_URL="ws://127.0.0.1:$BROKER_HTTP_PORT/" INTEROP_RESULTS="$results/$io" INTEROP_JUDGE=no \
 		INTEROP_JOBS="${INTEROP_JOBS:-2}" scripts/interop/run.sh "$@"
 	if ! kill -0 "$BROKER_PID"; then
 		echo "the broker died; its log:" >&2

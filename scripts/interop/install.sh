@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the interop suites need: the clients as Debian packages, with their
-# languages where those are missing; amqplib by npm; the Go modules of amqp091, access, openapi and rabbithole;
+# languages where those are missing; amqplib and amqp-client by npm; the Go modules of amqp091, access, openapi and rabbithole;
 # the script rabbitmqadmin.
 # Quiet and quick when all is there. Debian packages need root.
 #
@@ -40,11 +40,17 @@ if [[ ${#packages[@]} -gt 0 ]]; then
   quietly apt-get install -y --no-install-recommends "${packages[@]}"
 fi
 
-installed="$(cd amqplib && node -p "require('./node_modules/amqplib/package.json').version" 2>/dev/null || true)"
-wanted="$(cd amqplib && node -p "require('./package-lock.json').packages['node_modules/amqplib'].version")"
-if [[ "$installed" != "$wanted" ]]; then
-  (cd amqplib && quietly npm ci --no-audit --no-fund --ignore-scripts)
-fi
+# npm_client DIRECTORY MODULE
+npm_client() {
+  local installed wanted
+  installed="$(cd "$1" && node -p "require('./node_modules/$2/package.json').version" 2>/dev/null || true)"
+  wanted="$(cd "$1" && node -p "require('./package-lock.json').packages['node_modules/$2'].version")"
+  if [[ "$installed" != "$wanted" ]]; then
+    (cd "$1" && quietly npm ci --no-audit --no-fund --ignore-scripts)
+  fi
+}
+npm_client amqplib amqplib
+npm_client amqp-client ws
 
 # rabbitmqadmin is a script inside the broker's package, which is not installed for it.
 if [[ ! -e rabbitmqadmin/downloaded/rabbitmqadmin ]]; then

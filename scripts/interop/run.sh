@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the interop suites against the broker at $AMQP_URL: run.sh [SUITE…]
-# (default: all). Installs nothing; see install.sh. amqp091, rabbithole, openapi and
+# (default: all), and amqp-client against its WebSocket at $AMQP_WS_URL. Installs nothing; see install.sh. amqp091, rabbithole, openapi and
 # rabbitmqadmin start a broker of their own (with-broker.sh). INTEROP_JOBS suites run at a
 # time (default 1). Each writes its results to $INTEROP_RESULTS (a directory;
 # default: a temporary one), which scores then judges, unless INTEROP_JUDGE=no.
@@ -8,8 +8,9 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 export AMQP_URL="${AMQP_URL:-amqp://guest:guest@127.0.0.1:5672/}"
+export AMQP_WS_URL="${AMQP_WS_URL:-ws://127.0.0.1:15672/}"
 suite_seconds_max=300 # a normal run of a suite takes less than 60 s
-all=(amqp091 celery java rabbithole rabbitmqadmin openapi access amqplib pika php-amqplib bunny rabbitmq-c)
+all=(amqp091 celery java rabbithole rabbitmqadmin openapi access amqplib amqp-client pika php-amqplib bunny rabbitmq-c)
 
 suites=("$@")
 if [[ ${#suites[@]} -eq 0 ]]; then suites=("${all[@]}"); fi
@@ -36,6 +37,7 @@ for suite in "${suites[@]}"; do
   case "$suite" in
     access) command=(access/run.sh) ;;
     amqp091) command=(amqp091/run.sh) ;;
+    amqp-client) command=(node amqp-client/checks.js) ;;
     amqplib) command=(node amqplib/checks.js) ;;
     bunny) command=(/usr/bin/ruby bunny/checks.rb) ;;
     celery) command=(/usr/bin/python3 -B celery/checks.py) ;;
