@@ -41,7 +41,7 @@ func (h *Handler) vhost(vh *broker.VHost, view *view) any {
 	v := VHost{
 		Name: s.Name, Description: s.Description, Tags: notNil(s.Tags), DefaultQueueType: s.DefaultQueueType,
 		Metadata:     VHostMetadata{s.Description, notNil(s.Tags)},
-		Tracing: vh.Tracing(),
+		Tracing:      vh.Tracing(),
 		ClusterState: map[string]string{h.Node: "running"}, Limits: limitsOf(s.Limits), Connections: vh.Connections(),
 	}
 	if view.detail == detailBasic {
