@@ -56,6 +56,7 @@ type Log struct {
 	reap      bool          // a segment may be wholly settled
 	filing    bool          // its files are the filer's; set by the flusher, ended by the filer
 	missed    bool          // there was something else to do to them meanwhile
+	moved     bool          // chunks went to segments since the last look at what can be evicted
 	deleted   bool
 	gone      bool     // and the flusher has seen it
 	punch     punching // see punch.go

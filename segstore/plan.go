@@ -142,6 +142,7 @@ func (l *Log) choose(j *job, bound uint64) {
 				seg.bare = seg.bare || c.flushedNext >= o.bareFrom && c.flushedNext < o.bypassTo
 			}
 			c.flushed += length
+			l.moved = true
 			c.flushedNext = end
 		}
 		l.noteHeld(c)
@@ -318,7 +319,8 @@ func (l *Log) finish() (moved bool) {
 
 // settleDown publishes what is durable, and lists the log for what is left.
 func (l *Log) settleDown() (moved bool) {
-	if !l.filing {
+	if l.moved && !l.filing { // else there is nothing new to evict
+		l.moved = false
 		l.evict()
 	}
 	moved = l.promote()
