@@ -264,7 +264,7 @@ func (e *Engine) start() error {
 	}
 	server := amqp.NewServer(amqp.Options{
 		Broker: e.broker, Mechanisms: e.login.mechanisms, Loops: e.loops,
-		Logger: e.logger, Version: e.config.Version, Tuning: e.config.Tuning, SetTimestamp: e.config.SetTimestamp,
+		Logger: e.logger, Version: e.config.Version, Node: nodeName(), Tuning: e.config.Tuning, SetTimestamp: e.config.SetTimestamp,
 	})
 	e.server.Store(server)
 	for _, l := range e.loops {

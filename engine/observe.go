@@ -123,14 +123,18 @@ func (e *Engine) MetricsAddr() netip.AddrPort { return e.observed.metrics.addr()
 // DebugAddr is where profiles are; invalid if they are not.
 func (e *Engine) DebugAddr() netip.AddrPort { return e.observed.debug.addr() }
 
+// nodeName is what tools know this broker by.
+func nodeName() string {
+	if name, err := os.Hostname(); err == nil && name != "" {
+		return "basaltmq@" + name
+	}
+	return "basaltmq@localhost"
+}
+
 // newExporter makes what answers Prometheus.
 func (e *Engine) newExporter() {
-	node := "basaltmq@localhost"
-	if name, err := os.Hostname(); err == nil && name != "" {
-		node = "basaltmq@" + name
-	}
 	e.observed.exporter = metrics.NewExporter(metrics.Options{
-		Broker: e.broker, AMQP: e.server.Load(), Loops: e.loops, Pool: &e.pool, Version: e.config.Version, Node: node,
+		Broker: e.broker, AMQP: e.server.Load(), Loops: e.loops, Pool: &e.pool, Version: e.config.Version, Node: nodeName(),
 		Space: func() (free, floor int64, alarm bool) {
 			if s := e.space.Load(); s != nil {
 				return s.free, s.floor, s.alarm != ""

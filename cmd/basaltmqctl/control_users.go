@@ -101,6 +101,11 @@ func users() []command {
 	}
 }
 
+// trace turns the tracing of messages on or off.
+func (s *session) trace(on bool) error {
+	return s.changeVHost(s.vhost, admin.VHostChange{Tracing: admin.Tracing(on)})
+}
+
 func vhosts() []command {
 	return []command{
 		remote("add_vhost", "VHOST", "add a virtual host", "Nobody has permissions in it, but for who makes it over the HTTP API: see\nset_permissions.", false, func(f *flagSet) func(*session, []string) error {
@@ -138,6 +143,12 @@ func vhosts() []command {
 		simple("set_vhost_tags", "VHOST [TAG...]", "replace the tags of a virtual host; without TAG it has none", false, func(s *session, o []string) error {
 			list := admin.TagList(append([]string{}, o[1:]...))
 			return s.changeVHost(o[0], admin.VHostChange{Tags: &list})
+		}),
+		simple("trace_on", "", "publish each message that passes through a virtual host to amq.rabbitmq.trace, too", true, func(s *session, _ []string) error {
+			return s.trace(true)
+		}),
+		simple("trace_off", "", "end trace_on; so does a restart of the broker", true, func(s *session, _ []string) error {
+			return s.trace(false)
 		}),
 		simple("delete_vhost", "VHOST", "delete a virtual host with everything in it", false, func(s *session, o []string) error {
 			return s.change(http.MethodDelete, api("vhosts", o[0]), nil)

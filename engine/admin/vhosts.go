@@ -87,6 +87,12 @@ type VHostChange struct {
 	Tracing *looseBool `json:"tracing,omitempty"`
 }
 
+// Tracing is a value for VHostChange.
+func Tracing(on bool) *looseBool {
+	b := looseBool(on)
+	return &b
+}
+
 func (c *VHostChange) apply(s *broker.VHostSpec) {
 	if c.Description != nil {
 		s.Description = *c.Description

@@ -376,6 +376,9 @@ func (c *conn) answerGet() bool {
 	if external {
 		size = body.Size()
 	}
+	if g.queue.VHost.Tracing() {
+		c.traceDelivered(ch, g.queue, &t, record.Body, run.Redelivered)
+	}
 	ch.countGot(g.queue, g.noAck, run.Redelivered, size)
 	c.endGet()
 	if external {

@@ -41,6 +41,7 @@ type consumer struct {
 	record   segstore.Record
 	have     bool             // record was read but did not fit
 	external bool             // records of this template have external bodies
+	traced   bool             // the virtual host is being traced; see trace.go
 	careful  bool             // something has to be seen to before a record is sent; see careful.go
 	stream   *streamDelivery  // nil: of a classic queue; see stream.go
 	deadline int64            // when the record at hand expires, ms
@@ -412,9 +413,14 @@ func (cs *consumer) encodeBatch() (done, bytes uint64, state outcome) {
 		if cs.record.Template != cs.number || cs.reader.BatchSeq() != cs.batchSeq {
 			cs.buildTemplate()
 		}
-		if cs.careful && cs.overdue() {
-			state = overdue
-			break
+		if cs.careful {
+			if cs.overdue() {
+				state = overdue
+				break
+			}
+			if cs.traced {
+				cs.traceDelivery()
+			}
 		}
 		if cs.external {
 			cs.have = true
@@ -460,6 +466,9 @@ func (cs *consumer) buildTemplate() {
 	cs.number, cs.batchSeq = cs.record.Template, cs.reader.BatchSeq()
 	t := cs.reader.Template(cs.number)
 	cs.careful = (cs.from.Kept() || expires(t.Properties)) && cs.beCareful(&t)
+	if cs.traced = cs.Queue.VHost.Tracing(); cs.traced {
+		cs.beTraced()
+	}
 	if string(t.Properties) == string(cs.built.Properties) && string(t.RoutingKey) == string(cs.built.RoutingKey) &&
 		string(t.Exchange) == string(cs.built.Exchange) && cs.built.Properties != nil {
 		return
@@ -500,6 +509,7 @@ func (cs *consumer) sent(n, bytes uint64) {
 	first := cs.run.First
 	cs.run.First += n
 	cs.run.Count -= n
+	ch.conn.shard.tracer.sent(cs, cs.run.First)
 	if cs.NoAck {
 		cs.from.Settle(first, n)
 		return

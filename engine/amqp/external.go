@@ -251,6 +251,9 @@ func writeError(err error) *amqp.Error {
 
 // acceptExternal is accept for a message whose body has been filed.
 func (c *conn) acceptExternal(ch *channel, x *externalPublish) {
+	if c.vhost.Tracing() {
+		c.tracePublish(ch, x.queues, x.exchange, x.key, x.properties, nil)
+	}
 	code := uint16(0)
 	if x.immediate && len(x.queues) > 0 {
 		c.commitBatch()

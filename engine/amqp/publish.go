@@ -414,6 +414,10 @@ func (ch *channel) route(exchange, key []byte, more [][]byte, properties []byte)
 // It reports whether a following equal publish may take the fast path.
 func (c *conn) accept(ch *channel, queues []*broker.Queue, exchange, key, properties, body []byte, mandatory, immediate bool) bool {
 	nowhere := broker.Nowhere(queues)
+	traced := c.vhost.Tracing()
+	if traced {
+		c.tracePublish(ch, queues, exchange, key, properties, body)
+	}
 	if nowhere && isReplyKey(exchange, key) {
 		c.commitBatch()
 		if c.sendReply(key, properties, body) {
@@ -444,7 +448,7 @@ func (c *conn) accept(ch *channel, queues []*broker.Queue, exchange, key, proper
 		return false
 	}
 	c.batchAdd(ch, queues, exchange, key, properties, body)
-	return !immediate && !(mandatory && ch.pub.entry.Dedup != nil) // a repeat of that may have to be returned
+	return !traced && !immediate && !(mandatory && ch.pub.entry.Dedup != nil) // a repeat of that may have to be returned
 }
 
 // duplicate says whether a message is one for the exchange it is published to.

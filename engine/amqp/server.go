@@ -20,6 +20,7 @@ type Options struct {
 	Loops      []*loop.Loop
 	Logger     *slog.Logger
 	Version    string
+	Node       string // for traces
 
 	Tuning Tuning
 	// SetTimestamp gives messages that come without a timestamp property one.
@@ -32,6 +33,7 @@ type Server struct {
 	mechanisms   []Mechanism
 	logger       *slog.Logger
 	version      string
+	node         string
 	tuning       atomic.Pointer[Tuning]
 	setTimestamp bool
 	bodies       *bodies.Store // nil: large bodies stay in memory
@@ -59,6 +61,7 @@ type shard struct {
 	posted atomic.Bool
 
 	latency    latencies
+	tracer     tracer
 	batch      batch
 	tx         *segstore.Tx // while a transaction is being applied
 	scratch    []byte       // frames under construction
@@ -89,7 +92,7 @@ func (sh *shard) remove(c *conn) {
 // NewServer makes a Server.
 func NewServer(o Options) *Server {
 	s := &Server{
-		broker: o.Broker, mechanisms: o.Mechanisms, logger: o.Logger, version: o.Version,
+		broker: o.Broker, mechanisms: o.Mechanisms, logger: o.Logger, version: o.Version, node: o.Node,
 		bodies: o.Broker.Bodies(), setTimestamp: o.SetTimestamp,
 	}
 	if s.mechanisms == nil {

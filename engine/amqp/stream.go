@@ -134,6 +134,9 @@ func (cs *consumer) encodeStreamBatch(credit uint64) (state outcome) {
 			cs.startLarge(cs.deliverFile, cs.body.Size())
 			return full
 		}
+		if cs.traced {
+			cs.traceDelivery()
+		}
 		body := cs.record.Body
 		if len(out)+cs.deliver.Size(len(body), c.frameMax) > limit {
 			if len(out) == 0 {
@@ -188,6 +191,7 @@ func (cs *consumer) sentStream(n, bytes uint64) {
 // the same template: then what there is, is kept.
 func (cs *consumer) buildStreamTemplate() {
 	cs.number, cs.batchSeq = cs.record.Template, cs.reader.BatchSeq()
+	cs.traced = cs.Queue.VHost.Tracing()
 	t, s := cs.reader.Template(cs.number), cs.stream
 	if s.known && string(t.Properties) == string(s.raw.Properties) && string(t.RoutingKey) == string(s.raw.RoutingKey) &&
 		string(t.Exchange) == string(s.raw.Exchange) {
