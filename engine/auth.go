@@ -81,7 +81,7 @@ func (l *login) offer(names []string, b *broker.Broker, local bool) error {
 		case "AMQPLAIN":
 			m = amqp.AMQPlain(l.authenticator)
 		case "SCRAM-SHA-256":
-			m = identity.NewScram(b, l.lockout)
+			m = identity.NewScram(b.Identify, l.lockout)
 		case "EXTERNAL":
 			m = identity.External{Broker: b}
 		default:

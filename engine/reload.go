@@ -40,6 +40,9 @@ func (e *Engine) reloadRoute() admin.Route {
 // not looked at. An error leaves everything as it was. Not for several goroutines
 // at once.
 func (e *Engine) Reload(c Config) error {
+	if (e.fronts.contexts == nil) != (c.Secure.TLS == nil) {
+		e.logger.Warn("turning TLS on or off needs a restart: listeners stay as they are")
+	}
 	if e.fronts.contexts != nil && c.Secure.TLS != nil {
 		if err := e.ReloadTLS(*c.Secure.TLS); err != nil {
 			return err

@@ -119,3 +119,41 @@ func FuzzParseHash(f *testing.F) {
 		}
 	})
 }
+
+// TestScram: what is written reads as itself; the keys are those of RFC 7677's
+// example.
+func TestScram(t *testing.T) {
+	t.Parallel()
+	s := NewScram([]byte("päss wörd"))
+	again, err := ParseScram(s.String())
+	if err != nil || again.String() != s.String() || again.Iterations != ScramIterations || len(again.Salt) != scramSaltBytes {
+		t.Errorf("%s reads as %+v, %v", s, again, err)
+	}
+	if NewScram([]byte("x")).String() == NewScram([]byte("x")).String() {
+		t.Error("no salt")
+	}
+	// Of password "pencil", by Python's hashlib and hmac.
+	const pencil = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU="
+	if p, err := ParseScram(pencil); err != nil || p.String() != pencil {
+		t.Errorf("%v, %v", p, err)
+	} else if made := newScram([]byte("pencil"), p.Salt, p.Iterations); made.String() != pencil {
+		t.Errorf("made %s", made)
+	}
+	for _, bad := range []string{"", "SCRAM-SHA-256$", "SCRAM-SHA-1" + pencil[13:], pencil[:len(pencil)-1], pencil + "=", "SCRAM-SHA-256$04096" + pencil[18:], "SCRAM-SHA-256$0" + pencil[18:], "SCRAM-SHA-256$99999999" + pencil[18:]} {
+		if _, err := ParseScram(bad); !IsReason(err, Invalid) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// FuzzParseScram: what is accepted reads as itself.
+func FuzzParseScram(f *testing.F) {
+	f.Add(NewScram([]byte("x")).String())
+	f.Add("SCRAM-SHA-256$1:AAAAAA==$:")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := ParseScram(text)
+		if err == nil && s.String() != text || err != nil && !IsReason(err, Invalid) {
+			t.Fatalf("%q reads as %s, %v", text, s, err)
+		}
+	})
+}

@@ -32,8 +32,13 @@ const (
 // NewScram makes one of a password. The password counts as its UTF-8 bytes are:
 // one that SASLprep would change can be used with other mechanisms only.
 func NewScram(password []byte) Scram {
-	s := Scram{Iterations: ScramIterations, Salt: make([]byte, scramSaltBytes)}
-	_, _ = rand.Read(s.Salt) // never fails (crypto/rand)
+	salt := make([]byte, scramSaltBytes)
+	_, _ = rand.Read(salt) // never fails (crypto/rand)
+	return newScram(password, salt, ScramIterations)
+}
+
+func newScram(password, salt []byte, iterations int) Scram {
+	s := Scram{Iterations: iterations, Salt: salt}
 	salted, err := pbkdf2.Key(sha256.New, string(password), s.Salt, s.Iterations, sha256.Size)
 	if err != nil {
 		panic(fmt.Sprintf("access: %v", err)) // for keys that FIPS 140 does not allow

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/basaltmq/basaltmq/engine/access"
@@ -24,14 +25,15 @@ import (
 // Messages: the client's name and nonce; our nonce, its salt and iterations; its
 // proof; ours, as a last challenge; an empty response.
 type Scram struct {
-	broker *broker.Broker
-	guard  *Lockout // nil: none
-	secret [32]byte // salts of users that do not exist
+	identify func(user []byte, remote netip.Addr) (broker.Login, error)
+	guard    *Lockout // nil: none
+	secret   [32]byte // salts of users that do not exist
 }
 
-// NewScram makes one for the broker's users.
-func NewScram(b *broker.Broker, guard *Lockout) *Scram {
-	s := &Scram{broker: b, guard: guard}
+// NewScram makes one for users that identify finds, without looking at a password
+// (broker.Broker.Identify).
+func NewScram(identify func(user []byte, remote netip.Addr) (broker.Login, error), guard *Lockout) *Scram {
+	s := &Scram{identify: identify, guard: guard}
 	_, _ = rand.Read(s.secret[:]) // never fails (crypto/rand)
 	return s
 }
@@ -132,7 +134,7 @@ func decodeName(s string) (string, error) {
 // find looks the user up. One that cannot log in gets a credential that nobody
 // can meet, with a salt that stays the same: the client does not learn why.
 func (e *scramExchange) find() {
-	login, err := e.mechanism.broker.Identify(e.user, e.peer.Remote)
+	login, err := e.mechanism.identify(e.user, e.peer.Remote)
 	if err == nil {
 		text := login.User.Spec().Password.Scram
 		if text == "" {
