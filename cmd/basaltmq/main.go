@@ -115,17 +115,10 @@ func serve(cl *config.CommandLine, c *config.Loaded, stderr io.Writer) int {
 	defer removePID()
 	sockets, files := e.Backends()
 	found := e.Recovered()
-	http, metrics := "off", "off"
-	if a := e.MetricsAddr(); a.IsValid() {
-		metrics = a.String()
-	}
-	if a := e.HTTPAddr(); a.IsValid() {
-		http = a.String()
-	}
-	logger.Info("BasaltMQ is ready", "version", version, "amqp", e.Addr().String(), "http", http, "metrics", metrics, "pid", os.Getpid(), "data_dir", c.DataDir, "config", c.File,
+	logger.Info("BasaltMQ is ready", "version", version, "amqp", where(e.Addr()), "amqps", where(e.AMQPSAddr()), "http", where(e.HTTPAddr()), "https", where(e.HTTPSAddr()), "metrics", where(e.MetricsAddr()), "pid", os.Getpid(), "data_dir", c.DataDir, "config", c.File,
 		"sockets", sockets, "files", files, "io", e.IOReason, "loops", e.Loops(), "durability", c.Durability,
 		"queues", found.Queues, "messages", found.Messages, "took", time.Since(began).Round(time.Millisecond))
-	r.started(e, "AMQP on "+e.Addr().String())
+	r.started(e, "AMQP on "+where(e.Addr()))
 	stopWatchdog := keepAlive(service, e)
 
 	for stop := false; !stop; {

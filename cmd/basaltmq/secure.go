@@ -59,3 +59,11 @@ func tlsSettings(t *config.TLS) tlsconfig.Settings {
 	}
 	return s
 }
+
+// where is an address in the log.
+func where(a netip.AddrPort) string {
+	if !a.IsValid() {
+		return "off"
+	}
+	return a.String()
+}
