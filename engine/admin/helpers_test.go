@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/basaltmq/basaltmq/engine/access"
@@ -28,9 +29,9 @@ func newTestHandler(t testing.TB) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var h *Handler
+	var handler atomic.Pointer[Handler] // the store begins before there is one
 	store, err := segstore.Open(segstore.Options{Disk: posix, Arena: new(arena.Pool), DurabilityOS: true, OnCommit: func() {
-		if h != nil {
+		if h := handler.Load(); h != nil {
 			h.Committed()
 		}
 	}})
@@ -49,12 +50,13 @@ func newTestHandler(t testing.TB) *Handler {
 		_ = posix.Close()
 		_ = os.RemoveAll(dir)
 	})
-	h = NewHandler(Options{
+	h := NewHandler(Options{
 		Broker: b, AMQP: amqp.NewServer(amqp.Options{Broker: b, Logger: slog.New(slog.DiscardHandler)}), Version: "test",
 		Status: func() Status {
 			return Status{DataDir: dir, Listeners: map[string]string{"amqp": "127.0.0.1:5672", "http": "127.0.0.1:15672"}}
 		},
 	})
+	handler.Store(h)
 	return h
 }
 

@@ -35,7 +35,7 @@ import (
 const (
 	clientPackage = "github.com/rabbitmq/amqp091-go"
 	defaultURL    = "amqp://guest:guest@127.0.0.1:5672/"
-	testTimeout   = "280s" // whole binary; about 40 s on a quiet machine
+	testTimeout   = "400s" // whole binary; about 110 s on a quiet machine
 )
 
 // event is the part of test2json's output that matters here.
