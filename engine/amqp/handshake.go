@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/basaltmq/basaltmq/engine/secure/proxyproto"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -22,7 +23,11 @@ func (c *conn) protocolHeader(buf []byte) int {
 	// 0-9 clients send 1 1 0 9 behind the name; what they speak is 0-9-1 enough.
 	old := []byte("AMQP\x01\x01\x00\x09")
 	if !bytes.Equal(buf[:n], amqp.ProtocolHeader[:n]) && !bytes.Equal(buf[:n], old[:n]) {
-		c.shard.srv.logger.Warn("bad protocol header", "peer", c.peer())
+		hint := "the client does not speak AMQP 0-9-1"
+		if proxyproto.Starts(buf) {
+			hint = "it begins with a PROXY header, and its address is not one of amqp.proxy_trusted_sources"
+		}
+		c.shard.srv.logger.Warn("bad protocol header", "peer", c.peer(), "reason", hint)
 		c.emit(amqp.ProtocolHeader)
 		c.closeSocket()
 		return len(buf)
