@@ -13,6 +13,9 @@
 //     repeated in ../README.md, the table that users read;
 //  4. no test ran.
 //
+// Tests in races.txt lose against time now and then with any broker, as each
+// line says. One of them that fails is run again, alone, up to racesMax times.
+//
 // The last line is "N passed, N failed, N skipped".
 package main
 
@@ -36,6 +39,7 @@ const (
 	clientPackage = "github.com/rabbitmq/amqp091-go"
 	defaultURL    = "amqp://guest:guest@127.0.0.1:5672/"
 	testTimeout   = "400s" // whole binary; about 110 s on a quiet machine
+	racesMax      = 5
 )
 
 // event is the part of test2json's output that matters here.
@@ -50,7 +54,11 @@ func main() {
 }
 
 func run() int {
-	skips, err := readSkips("skips.txt")
+	skips, err := readReasons("skips.txt")
+	if err != nil {
+		return fatal(err)
+	}
+	races, err := readReasons("races.txt")
 	if err != nil {
 		return fatal(err)
 	}
@@ -69,6 +77,11 @@ func run() int {
 	result, err := runTests(selected)
 	if err != nil {
 		return fatal(err)
+	}
+	for name := range races {
+		if err := result.again(name); err != nil {
+			return fatal(err)
+		}
 	}
 	problems = append(problems, result.problems...)
 	if err := report(result, skips); err != nil {
@@ -125,13 +138,13 @@ func report(res result, skips map[string]string) error {
 	return file.Close()
 }
 
-// readSkips parses lines "TestName reason…"; empty lines and # comments are ignored.
-func readSkips(path string) (map[string]string, error) {
+// readReasons parses lines "TestName reason…"; empty lines and # comments are ignored.
+func readReasons(path string) (map[string]string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	skips := make(map[string]string)
+	reasons := make(map[string]string)
 	for number, line := range strings.Split(string(data), "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
@@ -142,12 +155,12 @@ func readSkips(path string) (map[string]string, error) {
 		if reason == "" {
 			return nil, fmt.Errorf("%s:%d: %s has no reason", path, number+1, name)
 		}
-		if _, double := skips[name]; double {
+		if _, double := reasons[name]; double {
 			return nil, fmt.Errorf("%s:%d: %s is listed twice", path, number+1, name)
 		}
-		skips[name] = reason
+		reasons[name] = reason
 	}
-	return skips, nil
+	return reasons, nil
 }
 
 func checkSkips(skips map[string]string, existing []string, readmePath string) (problems []string) {
@@ -200,6 +213,25 @@ type result struct {
 	passedNames []string
 	failedNames []string // tests, unlike problems
 	problems    []string
+}
+
+// again runs a test that failed once more, until it passes or has failed racesMax times.
+func (r *result) again(name string) error {
+	for attempt := 1; slices.Contains(r.failedNames, name) && attempt <= racesMax; attempt++ {
+		second, err := runTests([]string{name})
+		if err != nil {
+			return err
+		}
+		if len(second.problems) > 0 {
+			continue
+		}
+		fmt.Printf("%s failed and passed when run again (%d of at most %d): see races.txt\n", name, attempt, racesMax)
+		is := func(s string) bool { return s == name }
+		r.failedNames = slices.DeleteFunc(r.failedNames, is)
+		r.problems = slices.DeleteFunc(r.problems, is)
+		r.passedNames = append(r.passedNames, name)
+	}
+	return nil
 }
 
 func runTests(names []string) (result, error) {
