@@ -138,7 +138,6 @@ func (l *Loop) main(name string, made chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(l.done)
-	shortenSlice()
 	var err error
 	switch name {
 	case "", "epoll":
