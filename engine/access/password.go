@@ -94,7 +94,7 @@ func ParseHash(algorithm, text string) (Hash, error) {
 	if digests[a] == nil {
 		return Hash{}, errorf(Invalid, "the password hashing algorithm '%s' is not known: it is one of %s, %s, %s, %s, %s", algorithm, SHA256, SHA512, MD5, Bcrypt, Argon2id)
 	}
-	raw, err := base64.StdEncoding.DecodeString(text)
+	raw, err := decode64(base64.StdEncoding, text)
 	if size := digests[a]().Size(); err != nil || len(raw) != saltBytes+size {
 		return Hash{}, errorf(Invalid, "the password hash is not base64 of a salt of %d bytes and a digest of %d, as %s makes them", saltBytes, size, a)
 	}
@@ -105,7 +105,7 @@ func ParseHash(algorithm, text string) (Hash, error) {
 // the length tells. Errors: Invalid.
 func ParseSaltedHash(text string) (Hash, error) {
 	if !strings.HasPrefix(text, "$") {
-		raw, err := base64.StdEncoding.DecodeString(text)
+		raw, err := decode64(base64.StdEncoding, text)
 		for a, hash := range digests {
 			if err == nil && len(raw) == saltBytes+hash().Size() {
 				return Hash{Algorithm: a, Text: text}, nil
@@ -124,6 +124,15 @@ func (h Hash) Checked() (Hash, error) {
 		parsed.Scram, err = h.Scram, checkScram(h.Scram)
 	}
 	return parsed, err
+}
+
+// decode64 reads base64 in the one way that its bytes can be written: the
+// standard library's decoder skips line ends, even where it is strict.
+func decode64(encoding *base64.Encoding, text string) ([]byte, error) {
+	if i := strings.IndexAny(text, "\r\n"); i >= 0 {
+		return nil, base64.CorruptInputError(i)
+	}
+	return encoding.Strict().DecodeString(text)
 }
 
 // Slow says that Matches takes long (and memory) on purpose: not for a loop.
@@ -146,7 +155,7 @@ func (h Hash) Matches(password []byte) bool {
 		}
 		return argonMatches(h.Text, password)
 	}
-	raw, err := base64.StdEncoding.DecodeString(h.Text)
+	raw, err := decode64(base64.StdEncoding, h.Text)
 	if err != nil || len(raw) < saltBytes || digests[h.Algorithm] == nil {
 		return false
 	}

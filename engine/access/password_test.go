@@ -146,6 +146,38 @@ func TestScram(t *testing.T) {
 	}
 }
 
+// TestHashes_OneWriting: a line end inside base64, or bits that no encoder sets
+// at its end, make no hash, in any of the forms that have base64.
+func TestHashes_OneWriting(t *testing.T) {
+	t.Parallel()
+	whole := []Hash{hashPassword([]byte("x")), {Algorithm: MD5, Text: "AAAAAAAAAAAAAAAAAAAAAAAAAAA="}, {Algorithm: Argon2id, Text: "$argon2id$v=19$m=64,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}}
+	for _, h := range whole {
+		if _, err := ParseHash(string(h.Algorithm), h.Text); err != nil {
+			t.Fatalf("%+v: %v", h, err)
+		}
+		n := len(h.Text)
+		for _, bad := range []string{h.Text + "\n", h.Text + "\r\n", h.Text[:n-4] + "\n" + h.Text[n-4:], h.Text[:n-9] + "\r" + h.Text[n-9:]} {
+			if got, err := ParseHash(string(h.Algorithm), bad); !IsReason(err, Invalid) {
+				t.Errorf("%s %q: %+v, %v", h.Algorithm, bad, got, err)
+			}
+			if got, err := ParseSaltedHash(bad); !IsReason(err, Invalid) {
+				t.Errorf("salted %q: %+v, %v", bad, got, err)
+			}
+		}
+	}
+	if got, err := ParseHash(string(MD5), "AAAAAAAAAAAAAAAAAAAAAAAAAAB="); !IsReason(err, Invalid) {
+		t.Errorf("bits after the end: %+v, %v", got, err)
+	}
+	scram := NewScram([]byte("x")).String()
+	for i := len(scramPrefix); i <= len(scram); i++ {
+		for _, end := range []string{"\n", "\r"} {
+			if got, err := ParseScram(scram[:i] + end + scram[i:]); !IsReason(err, Invalid) {
+				t.Errorf("a line end at %d: %+v, %v", i, got, err)
+			}
+		}
+	}
+}
+
 // FuzzParseScram: what is accepted reads as itself.
 func FuzzParseScram(f *testing.F) {
 	f.Add(NewScram([]byte("x")).String())

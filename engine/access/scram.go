@@ -77,7 +77,7 @@ func ParseScram(text string) (Scram, error) {
 		into     *[]byte
 		min, max int
 	}{{salt, &s.Salt, 4, 64}, {stored, &s.StoredKey, sha256.Size, sha256.Size}, {server, &s.ServerKey, sha256.Size, sha256.Size}} {
-		raw, err := base64.StdEncoding.Strict().DecodeString(field.text)
+		raw, err := decode64(base64.StdEncoding, field.text)
 		if err != nil || len(raw) < field.min || len(raw) > field.max {
 			return Scram{}, bad
 		}

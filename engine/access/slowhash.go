@@ -68,7 +68,7 @@ func parseArgon(text string) (a argon, err error) {
 	}
 	a = argon{kib: kib, rounds: rounds, lanes: uint8(lanes)}
 	for i, p := range []*[]byte{&a.salt, &a.digest} {
-		if *p, err = base64.RawStdEncoding.DecodeString(parts[4+i]); err != nil || len(*p) < 8 || len(*p) > argonBytesMax {
+		if *p, err = decode64(base64.RawStdEncoding, parts[4+i]); err != nil || len(*p) < 8 || len(*p) > argonBytesMax {
 			return refuse("salt and digest are base64 without padding, of 8 to %d bytes", argonBytesMax)
 		}
 	}
