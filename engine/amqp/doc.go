@@ -49,10 +49,13 @@
 //     was permitted: permissions are not looked at per message, yet a change
 //     counts for the next one.
 //
-// Files: conn.go (life of a connection, input), handshake.go, sasl.go (who
-// logs in), permit.go (what that allows), output.go,
+// Files: conn.go (what a connection is), input.go (frames come in), closing.go,
+// handshake.go, sasl.go (who logs in), permit.go (what that allows), output.go,
 // channel.go (life of a channel, dispatch), class_*.go (one class of methods
-// each), bind.go, publish.go, fastpath.go, batch.go, confirm.go, consumer.go, unacked.go, late.go, replyto.go, limits.go;
+// each), bind.go, publish.go, content.go (headers and bodies of publishes),
+// fastpath.go, batch.go, confirm.go, get.go, consumer.go (life of a consumer),
+// serve.go (whose turn it is), deliver.go (encoding), unacked.go, late.go,
+// replyto.go, limits.go;
 // external.go and source.go for large messages; stream.go for consumers of streams;
 // inspect.go, operate.go and post.go for operators, who call from goroutines that may wait.
 package amqp
