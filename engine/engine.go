@@ -5,12 +5,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -21,7 +19,6 @@ import (
 	"github.com/basaltmq/basaltmq/engine/admin"
 	"github.com/basaltmq/basaltmq/engine/amqp"
 	"github.com/basaltmq/basaltmq/engine/broker"
-	"github.com/basaltmq/basaltmq/engine/logs"
 	"github.com/basaltmq/basaltmq/engine/loop"
 	"github.com/basaltmq/basaltmq/engine/metrics"
 	"github.com/basaltmq/basaltmq/segstore"
@@ -29,79 +26,6 @@ import (
 	"github.com/basaltmq/basaltmq/segstore/bodies"
 	"github.com/basaltmq/basaltmq/segstore/disk"
 )
-
-// Config is what an Engine needs to know. Zero values mean the defaults.
-type Config struct {
-	DataDir  string
-	Bind     netip.Addr // 127.0.0.1
-	AMQPPort int        // 0: a free port; negative: none without TLS
-	// HTTP is where the management API listens; port 0: a free one; not valid, as
-	// the zero value is: nowhere.
-	HTTP netip.AddrPort
-	// Metrics is where Prometheus collects, Debug where profiles are taken, both
-	// without a password; not valid: nowhere.
-	Metrics, Debug netip.AddrPort
-	IO             string // auto, uring, posix
-	Loops          int    // one per core
-	// DurabilityOS makes a confirm mean "in the page cache" instead of "synced".
-	DurabilityOS bool
-	Version      string
-	Logger       *slog.Logger
-	// Log is in front of Logger's handler, for those who follow the log; nil:
-	// nobody can. LogExchange has it published to amq.basaltmq.log.
-	Log         *logs.Tap
-	LogExchange bool
-
-	// Secure is what comes before and around plain AMQP: see secure.go.
-	Secure Secure
-	Auth   Auth
-
-	// Tuning is what connections are told and held to.
-	Tuning amqp.Tuning
-	// SetTimestamp gives messages that come without a timestamp property the time
-	// of their arrival.
-	SetTimestamp bool
-
-	// DefaultUser and DefaultPassword are of the user that the first start makes;
-	// both default to guest.
-	DefaultUser, DefaultPassword string
-	// DefaultPasswordHash is instead of the password, as definitions files have it.
-	DefaultPasswordHash string
-	// Definitions is a file that every start imports, wholly or not at all; with
-	// users in it the usual default user is not made. Empty: none.
-	Definitions string
-	// LoopbackUsers may only connect from this machine; nil means guest.
-	LoopbackUsers []string
-	// Mechanisms replace those of Auth, for tests.
-	Mechanisms func(b *broker.Broker) []amqp.Mechanism
-
-	// Sockets are listening sockets to use instead of opening some, by the names in
-	// SocketNames.
-	Sockets map[string]int
-	// OnReload reads the configuration anew and calls Reload; nil: nobody can ask
-	// for that by the API.
-	OnReload func() (Reloaded, error)
-	// DrainTimeout is how long a stop waits for clients to close; 0 means five
-	// seconds, negative not at all.
-	DrainTimeout time.Duration
-
-	// DiskFreeMin is the floor of free space in bytes: below it publishers are
-	// blocked. 0 means DiskFreeMinDefault; negative: never.
-	DiskFreeMin int64
-	// SpaceInterval is how often free space is looked at; 0 means every second.
-	SpaceInterval time.Duration
-	// FreeSpace replaces the disk's own answer, for tests.
-	FreeSpace func() (int64, error)
-
-	disk disk.Disk // instead of files: for tests of failing disks
-}
-
-// defaultUser is the name, and the password, of the user that a first start makes
-// when it is not told another. It may only connect from this machine.
-const defaultUser = "guest"
-
-// drainTimeoutDefault is how long Stop waits for clients to answer connection.close.
-const drainTimeoutDefault = 5 * time.Second
 
 // Engine is a running broker.
 type Engine struct {
@@ -287,19 +211,6 @@ func (e *Engine) start() error {
 	return nil
 }
 
-// openDisk chooses how files are driven. What counts is how fast a group is
-// committed: one write and one fdatasync, each waiting for the one before.
-// io_uring hands both to kernel threads and wakes two of ours; measured on a
-// virtual machine with ext4, posix commits 1.4 times as often at window 1 and
-// 1.8 times at window 100. So auto is posix, until a machine shows otherwise.
-func openDisk(io, dir string) (d disk.Disk, reason string, err error) {
-	if io == "auto" {
-		d, err = disk.OpenPosix(dir)
-		return d, "auto: posix commits faster than io_uring where it was measured; --io uring chooses that", err
-	}
-	return disk.Open(io, dir)
-}
-
 // socketBackend chooses how loops wait: epoll unless io_uring is asked for.
 // Measured with 128 KiB chunks, the two move the same; with many connections
 // and small messages io_uring saves about a tenth of the loop's time, and
@@ -319,27 +230,6 @@ func (e *Engine) committed() {
 	if h := e.handler.Load(); h != nil {
 		h.Committed()
 	}
-}
-
-// lockDir makes the data directory and locks it against a second broker.
-func (e *Engine) lockDir() error {
-	dir := e.config.DataDir
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return fmt.Errorf("data directory: %w", err)
-	}
-	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o640)
-	if err != nil {
-		return fmt.Errorf("data directory is not writable: %w", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if err == unix.EWOULDBLOCK {
-			return fmt.Errorf("data directory %s is in use by another broker: stop that one, or choose another directory with -D", dir)
-		}
-		return fmt.Errorf("data directory %s cannot be locked: %w", dir, err)
-	}
-	e.lock = f
-	return nil
 }
 
 // Addr is where AMQP clients connect without TLS; invalid if they cannot.
@@ -398,39 +288,6 @@ func (e *Engine) Stop() error {
 		err = e.leaveCleanMark()
 	}
 	return errors.Join(err, e.disk.Close(), e.lock.Close())
-}
-
-// cleanMarkName is a file that exists only between a clean stop and the next start.
-const cleanMarkName = "clean-stop"
-
-// cleanMark says whether the mark is there.
-func (e *Engine) cleanMark() (found bool, err error) {
-	file, err := e.disk.Open(cleanMarkName, disk.ReadOnly)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return true, file.Close()
-}
-
-// takeCleanMark removes the mark, durably: should this run crash, the next must
-// not find it.
-func (e *Engine) takeCleanMark() error {
-	err := e.disk.Remove(cleanMarkName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return errors.Join(err, e.disk.SyncDir("."))
-}
-
-func (e *Engine) leaveCleanMark() error {
-	file, err := e.disk.Open(cleanMarkName, disk.Create)
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Close(), e.disk.SyncDir("."))
 }
 
 func (e *Engine) stopLoops() {
