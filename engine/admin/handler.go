@@ -36,8 +36,8 @@ type Options struct {
 	Authenticator broker.Authenticator
 	// Routes are endpoints of other packages.
 	Routes []Route
-	// Upgrade gets requests that ask for another protocol, before anybody has
-	// logged in; nil: there is none.
+	// Upgrade gets requests that ask for a WebSocket, before anybody has logged in;
+	// nil: there is none.
 	Upgrade http.Handler
 }
 
@@ -98,7 +98,7 @@ func (h *Handler) clusterID() string {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.Upgrade != nil && r.Header.Get("Upgrade") != "" {
+	if h.Upgrade != nil && asksForWebSocket(r) {
 		h.Upgrade.ServeHTTP(w, r)
 		return
 	}
@@ -110,9 +110,30 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.TLS != nil {
 		header.Set("Strict-Transport-Security", "max-age=31536000")
 	}
+	// Who says in chunks how long a request is may have said it in another way to
+	// somebody in between: what comes behind it is not read.
+	if len(r.TransferEncoding) > 0 {
+		header.Set("Connection", "close")
+	}
 	if err := h.serve(w, r); err != nil {
+		if r.ContentLength != 0 {
+			header.Set("Connection", "close") // not read, and not waited for
+		}
 		fail(w, err)
 	}
+}
+
+// asksForWebSocket: other protocols that a client would rather speak, such as
+// HTTP/2 (Java's client always asks), are not listened to.
+func asksForWebSocket(r *http.Request) bool {
+	for _, line := range r.Header.Values("Upgrade") {
+		for name := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.TrimSpace(name), "websocket") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // serve passes a request to its route, if whoever sends it may use that.
@@ -141,8 +162,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch {
 	case rt != nil:
+		limit := bodyLimit(segments)
+		if r.ContentLength > limit {
+			return &http.MaxBytesError{Limit: limit}
+		}
 		rt.fill(r, segments)
-		r.Body = http.MaxBytesReader(w, r.Body, bodyLimit(segments))
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		rt.Handler.ServeHTTP(w, r)
 		return nil
 	case allowed != nil:

@@ -126,7 +126,7 @@ func TestServe_Hijacked(t *testing.T) {
 			if config != nil {
 				c = tls.Client(c, &tls.Config{InsecureSkipVerify: true})
 			}
-			_, _ = io.WriteString(c, "GET /any/path HTTP/1.1\r\nHost: b\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n")
+			_, _ = io.WriteString(c, "GET /any/path HTTP/1.1\r\nHost: b\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 			answer := make([]byte, 5)
 			if _, err := io.ReadFull(c, answer); err != nil || string(answer) != "other" {
 				t.Fatalf("%q, %v", answer, err)
@@ -149,5 +149,105 @@ func TestServe_HalfClosed(t *testing.T) {
 	answer, err := io.ReadAll(c)
 	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.0 200 OK") {
 		t.Errorf("%q, %v", answer, err)
+	}
+}
+
+// ask sends text and reads one answer, after which the connection may go on.
+func ask(t *testing.T, c net.Conn, text string) *http.Response {
+	t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		t.Fatal(err)
+	}
+	return response
+}
+
+const asGuest = "Host: b\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n"
+
+// TestServe_UnreadBody: a body that is not going to be read is not waited for: of
+// those who are not let in, or that is too large by what its sender says.
+func TestServe_UnreadBody(t *testing.T) {
+	s := serveTCP(t, newTestHandler(t), serverLimits{20, long, long, long, long, true}, nil)
+	for text, want := range map[string]int{
+		"PUT /api/users/x HTTP/1.1\r\nHost: b\r\nContent-Length: 1000\r\n\r\n{":                                                         401,
+		"PUT /api/users/x HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{":                                              401,
+		"PUT /api/users/x HTTP/1.1\r\nHost: b\r\nAuthorization: Basic Z3Vlc3Q6d3Jvbmc=\r\nContent-Length: 1000\r\n\r\n{":                401,
+		"PUT /api/nothing HTTP/1.1\r\n" + asGuest + "Content-Length: 1000\r\n\r\n{":                                                     404,
+		"PUT /api/overview HTTP/1.1\r\n" + asGuest + "Content-Length: 1000\r\n\r\n{":                                                    405,
+		"PUT /api/users/x HTTP/1.1\r\n" + asGuest + "Content-Length: 100000000\r\n\r\n{":                                                413,
+		"POST /api/definitions HTTP/1.1\r\n" + asGuest + "Content-Length: 100000000\r\n\r\n{":                                           413,
+		"POST /api/exchanges/%2F/x/publish HTTP/1.1\r\n" + asGuest + "Content-Length: 100000000\r\n\r\n{":                               413,
+		"PUT /api/users/x HTTP/1.1\r\nHost: b\r\nAuthorization: Basic Z3Vlc3Q6d3Jvbmc=\r\nContent-Length: 9000000000000000000\r\n\r\n{": 401,
+	} {
+		c := dialTCP(t, s)
+		if response := ask(t, c, text); response.StatusCode != want || !response.Close {
+			t.Errorf("%q: %v", text, response)
+		}
+	}
+}
+
+// TestServe_Smuggled: what comes behind a request in chunks is not a request, so
+// that one can't be hidden there from who stands in between.
+func TestServe_Smuggled(t *testing.T) {
+	h := newTestHandler(t)
+	s := serveTCP(t, h, serverLimits{20, long, long, long, long, true}, nil)
+	for _, length := range []string{"", "Content-Length: 4\r\n"} {
+		c := dialTCP(t, s)
+		response := ask(t, c, "PUT /api/vhosts/seen HTTP/1.1\r\n"+asGuest+length+"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+
+			"PUT /api/vhosts/hidden HTTP/1.1\r\n"+asGuest+"Content-Length: 0\r\n\r\n")
+		if response.StatusCode/100 != 2 || !response.Close {
+			t.Errorf("%v", response)
+		}
+		if h.Broker.VHost("seen") == nil || h.Broker.VHost("hidden") != nil {
+			t.Errorf("with %q: %v", length, h.Broker.VHosts())
+		}
+	}
+}
+
+// TestServe_Idle: who does nothing keeps nobody out: the connection that has been
+// idle for longest makes room.
+func TestServe_Idle(t *testing.T) {
+	s := serveTCP(t, newTestHandler(t), serverLimits{3, long, long, long, long, true}, nil)
+	const request = "GET /api/auth HTTP/1.1\r\nHost: b\r\n\r\n"
+	var all []net.Conn
+	for range 10 {
+		c := dialTCP(t, s)
+		if response := ask(t, c, request); response.StatusCode != 200 {
+			t.Fatalf("%v", response)
+		}
+		all = append(all, c)
+	}
+	for i, c := range all[:7] {
+		if n, err := c.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("connection %d is not closed: %d, %v", i, n, err)
+		}
+	}
+	for _, c := range all[7:] {
+		if response := ask(t, c, request); response.StatusCode != 200 {
+			t.Errorf("%v", response)
+		}
+	}
+}
+
+// TestServe_OtherProtocols: who would rather speak another protocol, as Java's
+// client does that always asks for HTTP/2, gets an answer in this one.
+func TestServe_OtherProtocols(t *testing.T) {
+	h := newTestHandler(t)
+	h.Upgrade = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	s := serveTCP(t, h, serverLimits{20, long, long, long, long, true}, nil)
+	for upgrade, want := range map[string]int{
+		"h2c": 200, "TLS/1.0": 200, "": 200, "websocketx": 200,
+		"websocket": http.StatusTeapot, "WebSocket": http.StatusTeapot, "h2c, websocket": http.StatusTeapot,
+	} {
+		response := ask(t, dialTCP(t, s), "GET /api/overview HTTP/1.1\r\n"+asGuest+"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\nUpgrade: "+upgrade+"\r\n\r\n")
+		if response.StatusCode != want {
+			t.Errorf("%q: %v", upgrade, response)
+		}
 	}
 }

@@ -51,14 +51,15 @@ func Serve(o ServeOptions) *Server {
 
 func serve(o ServeOptions) *Server {
 	s := &Server{done: make(chan struct{})}
-	s.socket = &limitedListener{Listener: o.Listener, slots: make(chan struct{}, o.limits.connections), closed: make(chan struct{})}
+	limited := &limitedListener{Listener: o.Listener, slots: make(chan struct{}, o.limits.connections), closed: make(chan struct{})}
+	s.socket = limited
 	s.http = &http.Server{
 		Handler: o.Handler, ReadHeaderTimeout: o.limits.header, ReadTimeout: o.limits.read, WriteTimeout: o.limits.write, IdleTimeout: o.limits.idle,
 		MaxHeaderBytes: headerBytesMax, ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
-		// A connection that became another protocol's is not counted here any more.
 		ConnState: func(c net.Conn, state http.ConnState) {
+			limited.idle.changed(c, state)
 			if state == http.StateHijacked {
-				release(c)
+				release(c) // it is another protocol's, and not counted here any more
 			}
 		},
 		Protocols: new(http.Protocols),
@@ -106,26 +107,36 @@ func (s *Server) Close() error {
 	return err
 }
 
-// limitedListener accepts no more than so many connections at once.
+// limitedListener accepts no more than so many connections at once. Who comes
+// when there are as many waits, and takes the place of the connection that has
+// been idle for longest: nobody keeps others out by doing nothing.
 type limitedListener struct {
 	net.Listener
 	slots  chan struct{}
 	closed chan struct{}
 	once   sync.Once
+	idle   idleConns
 }
 
 func (l *limitedListener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
 	c, err := l.Listener.Accept()
 	if err != nil {
-		<-l.slots
 		return nil, err
 	}
-	return &limitedConn{Conn: c, slots: l.slots}, nil
+	select {
+	case l.slots <- struct{}{}:
+		return &limitedConn{Conn: c, slots: l.slots}, nil
+	default:
+	}
+	l.idle.makeRoom(true)
+	defer l.idle.makeRoom(false)
+	select {
+	case l.slots <- struct{}{}:
+		return &limitedConn{Conn: c, slots: l.slots}, nil
+	case <-l.closed:
+		c.Close()
+		return nil, net.ErrClosed
+	}
 }
 
 func (l *limitedListener) Close() error {
