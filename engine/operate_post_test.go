@@ -144,12 +144,12 @@ func TestPost_Alarm(t *testing.T) {
 	if !errors.Is(err, amqp.ErrBlocked) || !strings.Contains(err.Error(), "low on disk: a test") {
 		t.Error(err)
 	}
-	if err := e.AMQP().Alive(t.Context(), vh); !errors.Is(err, amqp.ErrBlocked) {
+	if err := e.AMQP().Alive(t.Context(), vh, nil); !errors.Is(err, amqp.ErrBlocked) {
 		t.Error(err)
 	}
 	e.AMQP().SetAlarm("")
 	for range 2 {
-		if err := e.AMQP().Alive(t.Context(), vh); err != nil {
+		if err := e.AMQP().Alive(t.Context(), vh, nil); err != nil {
 			t.Error(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/basaltmq/basaltmq/engine/access"
+	"github.com/basaltmq/basaltmq/engine/amqp"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	wire "github.com/basaltmq/basaltmq/wire/amqp"
 )
@@ -39,15 +40,20 @@ func trusted(ctx context.Context, _ net.Conn) context.Context {
 	return context.WithValue(ctx, trustedKey, true)
 }
 
-// internalName is how the broker's own operator is called where a name has to be.
-const internalName = "rmq-internal"
-
 // Name is the user's.
 func (id *Identity) Name() string {
 	if id == nil {
-		return internalName
+		return amqp.OperatorName
 	}
 	return id.user.Name
+}
+
+// account is the user; nil: the broker's own operator.
+func (id *Identity) account() *access.User {
+	if id == nil {
+		return nil
+	}
+	return id.user
 }
 
 // Tags are the user's.

@@ -88,7 +88,7 @@ func encodeBase64(body []byte) string { return base64.StdEncoding.EncodeToString
 func (h *Handler) messageRoutes() {
 	const one = "/api/queues/{vhost}/{name}"
 	h.answer("POST /api/exchanges/{vhost}/{name}/publish", Management, "Publish a message", h.publish)
-	h.look("POST "+one+"/get", "Take messages from a queue, or look at them", false, getMessages)
+	h.look("POST "+one+"/get", "Take messages from a queue, or look at them", false, h.getMessages)
 	h.look("POST "+one+"/peek", "Look at messages and leave everything as it is, redelivered flags included", true, peekMessages)
 	h.look("POST "+one+"/stream", "Read messages of a stream from an offset on", true, readStream)
 	h.answer("POST "+one+"/move", Management, "Move messages to another queue; those of a stream are copied", h.moveMessages)
@@ -188,7 +188,7 @@ func readPublish(q *request) (*amqp.Posting, error) {
 
 // look mounts a request that is answered with messages of a queue. placed says
 // that their places in it are told, too.
-func (h *Handler) look(pattern, summary string, placed bool, f func(ctx context.Context, queue *broker.Queue, v *Get) ([]broker.Message, error)) {
+func (h *Handler) look(pattern, summary string, placed bool, f func(ctx context.Context, id *Identity, queue *broker.Queue, v *Get) ([]broker.Message, error)) {
 	h.mount(Route{Pattern: pattern, Role: Management, Summary: summary, Body: Get{}, Answer: []Message{}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := &request{Request: r, w: w, id: IdentityOf(r)}
 		ctx, cancel := context.WithTimeout(r.Context(), durableTimeout)
@@ -202,7 +202,7 @@ func (h *Handler) look(pattern, summary string, placed bool, f func(ctx context.
 		queue, v, err := h.lookingAt(q)
 		var list []broker.Message
 		if err == nil {
-			list, err = f(ctx, queue, &v)
+			list, err = f(ctx, q.id, queue, &v)
 		}
 		if err != nil {
 			fail(w, asRequest(err))
@@ -230,7 +230,7 @@ func (h *Handler) lookingAt(q *request) (queue *broker.Queue, v Get, err error) 
 	return queue, v, err
 }
 
-func getMessages(ctx context.Context, queue *broker.Queue, v *Get) ([]broker.Message, error) {
+func (h *Handler) getMessages(ctx context.Context, id *Identity, queue *broker.Queue, v *Get) ([]broker.Message, error) {
 	mode := v.AckMode + v.AckMode2
 	switch {
 	case mode == "" && v.Requeue != nil && bool(*v.Requeue):
@@ -244,14 +244,14 @@ func getMessages(ctx context.Context, queue *broker.Queue, v *Get) ([]broker.Mes
 	if !ok {
 		return nil, problemf(http.StatusBadRequest, "'ackmode' is one of ack_requeue_true, ack_requeue_false, reject_requeue_true and reject_requeue_false")
 	}
-	return queue.Collect(ctx, v.Count.or(getCount), v.Truncate.or(math.MaxUint64), verdict)
+	return h.AMQP.Collect(ctx, queue, id.account(), v.Count.or(getCount), v.Truncate.or(math.MaxUint64), verdict)
 }
 
-func peekMessages(ctx context.Context, queue *broker.Queue, v *Get) ([]broker.Message, error) {
+func peekMessages(ctx context.Context, _ *Identity, queue *broker.Queue, v *Get) ([]broker.Message, error) {
 	return queue.Peek(ctx, v.Skip.or(0), v.Count.or(getCount), v.Truncate.or(math.MaxUint64))
 }
 
-func readStream(ctx context.Context, queue *broker.Queue, v *Get) ([]broker.Message, error) {
+func readStream(ctx context.Context, _ *Identity, queue *broker.Queue, v *Get) ([]broker.Message, error) {
 	if v.Offset == "" {
 		v.Offset = "first"
 	}

@@ -173,7 +173,7 @@ func (h *Handler) alive(q *request) (any, error) {
 	}
 	ctx, cancel := loops(q)
 	defer cancel()
-	if err := h.AMQP.Alive(ctx, vh); err != nil {
+	if err := h.AMQP.Alive(ctx, vh, q.id.account()); err != nil {
 		return nil, err
 	}
 	return map[string]string{"status": "ok"}, nil

@@ -53,6 +53,9 @@ func (s *Server) Post(ctx context.Context, vh *broker.VHost, p *Posting) (routed
 	if err != nil {
 		return false, err
 	}
+	if vh.Tracing() {
+		s.tracePosting(vh, p, queues, append([][]byte{key}, more...), properties)
+	}
 	copies, bytes := visible(queues), uint64(len(p.Body))
 	nowhere := broker.Nowhere(queues)
 	routed = nowhere && isReplyKey(exchange, key) && s.reply(vh, key, properties, p.Body)
@@ -151,17 +154,18 @@ func (s *Server) append(batch *segstore.Batch, queues []*broker.Queue, dedup *br
 // alivenessQueue is what RabbitMQ uses for it, too.
 const alivenessQueue = "aliveness-test"
 
-// Alive declares a queue, publishes a message to it and gets it back.
-func (s *Server) Alive(ctx context.Context, vh *broker.VHost) error {
+// Alive declares a queue, publishes a message to it and gets it back, for a user
+// (nil: the operator).
+func (s *Server) Alive(ctx context.Context, vh *broker.VHost, user *access.User) error {
 	q, _, _, err := vh.DeclareQueue(broker.QueueDeclare{Name: alivenessQueue}, nil)
 	if err != nil {
 		return err
 	}
-	routed, err := s.Post(ctx, vh, &Posting{RoutingKey: q.Name, Body: []byte("test_message")})
+	routed, err := s.Post(ctx, vh, &Posting{RoutingKey: q.Name, Body: []byte("test_message"), User: user})
 	if err != nil {
 		return err
 	}
-	got, err := q.Collect(ctx, 1, 100, broker.Ack)
+	got, err := s.Collect(ctx, q, user, 1, 100, broker.Ack)
 	if err == nil && (!routed || len(got) == 0) {
 		err = fmt.Errorf("amqp: a message to queue '%s' in vhost '%s' did not come back", q.Name, vh.Name)
 	}

@@ -12,8 +12,10 @@ import (
 // that a client publishes there, and each that a client gets, is published again
 // to amq.rabbitmq.trace, with headers that say what became of it. Publishes then
 // do not take the path for equal ones, and deliveries that for records that need a
-// look; while it is off, that is all that is asked. Messages that come from the
-// exchange itself are not traced. The body of a message in a file (1 MiB or more)
+// look; while it is off, that is all that is asked. The same goes for what the
+// management API publishes and gets (operatortrace.go). Messages that come from the
+// exchange itself are not traced, and neither is what no client does, dead letters
+// on their way to other queues for example, as in RabbitMQ. The body of a message in a file (1 MiB or more)
 // is left out, and a message that a client does not get because its connection is
 // lost may have been traced all the same.
 
@@ -25,24 +27,28 @@ type tracer struct {
 	offset uint64
 }
 
+// traced is a message that passes through, and by whom.
+type traced struct {
+	connection, user string
+	channel          uint16
+	exchange         []byte
+	keys             [][]byte
+	properties       []byte
+	body             []byte
+	redelivered      bool
+}
+
 // tracePublish traces a publish that was routed to queues.
 func (c *conn) tracePublish(ch *channel, queues []*broker.Queue, exchange, key, properties, body []byte) {
-	var b amqp.TableBuilder
-	b.SetBytes("exchange_name", exchange)
 	keys := append([][]byte{key}, ch.pub.more...)
 	if ch.tx != nil {
 		keys = keys[:1]
 	}
-	b.SetValue("routing_keys", stringArray(keys))
-	c.traceOrigin(&b, ch)
-	var names [][]byte
-	for _, q := range queues {
-		if !q.Hidden() {
-			names = append(names, []byte(q.Name))
-		}
+	t := traced{
+		connection: c.operatorName(), user: c.user.Name, channel: ch.id,
+		exchange: exchange, keys: keys, properties: properties, body: body,
 	}
-	b.SetValue("routed_queues", stringArray(names))
-	c.trace("publish."+string(exchange), &b, properties, body)
+	t.published(c.vhost, c.shard.srv.node, c.shard.traceBatch(), queues, c.shard.loop.Now().UnixMilli())
 }
 
 // traceDelivery traces the record at hand, once.
@@ -72,34 +78,69 @@ func (cs *consumer) beTraced() {
 
 // traceDelivered traces a message on its way to a client.
 func (c *conn) traceDelivered(ch *channel, q *broker.Queue, of *segstore.Template, body []byte, redelivered bool) {
-	if string(of.Exchange) == broker.TraceExchange {
+	t := traced{
+		connection: c.operatorName(), user: c.user.Name, channel: ch.id,
+		exchange: of.Exchange, keys: [][]byte{of.RoutingKey}, properties: of.Properties, body: body, redelivered: redelivered,
+	}
+	t.delivered(q, c.shard.srv.node, c.shard.traceBatch(), c.shard.loop.Now().UnixMilli())
+}
+
+// traceBatch is the batch that the loop's traces are published by.
+func (sh *shard) traceBatch() *segstore.Batch {
+	t := &sh.tracer
+	if t.batch == nil {
+		t.batch = segstore.NewBatch(sh.pool)
+	}
+	return t.batch
+}
+
+// published publishes the trace of a publish that was routed to queues, by means
+// of a batch that the caller has for this.
+func (t *traced) published(vh *broker.VHost, node string, batch *segstore.Batch, queues []*broker.Queue, now int64) {
+	var b amqp.TableBuilder
+	b.SetBytes("exchange_name", t.exchange)
+	b.SetValue("routing_keys", stringArray(t.keys))
+	t.origin(&b, vh, node)
+	var names [][]byte
+	for _, q := range queues {
+		if !q.Hidden() {
+			names = append(names, []byte(q.Name))
+		}
+	}
+	b.SetValue("routed_queues", stringArray(names))
+	t.publish(vh, "publish."+string(t.exchange), &b, batch, now)
+}
+
+// delivered publishes the trace of a delivery, likewise.
+func (t *traced) delivered(q *broker.Queue, node string, batch *segstore.Batch, now int64) {
+	if string(t.exchange) == broker.TraceExchange {
 		return
 	}
 	var b amqp.TableBuilder
-	b.SetBytes("exchange_name", of.Exchange)
-	b.SetValue("routing_keys", stringArray([][]byte{of.RoutingKey}))
-	c.traceOrigin(&b, ch)
+	b.SetBytes("exchange_name", t.exchange)
+	b.SetValue("routing_keys", stringArray(t.keys))
+	t.origin(&b, q.VHost, node)
 	again := int32(0)
-	if redelivered {
+	if t.redelivered {
 		again = 1
 	}
 	b.SetInt32("redelivered", again)
-	c.trace("deliver."+q.Name, &b, of.Properties, body)
+	t.publish(q.VHost, "deliver."+q.Name, &b, batch, now)
 }
 
-// traceOrigin says where a message comes from, or goes to.
-func (c *conn) traceOrigin(b *amqp.TableBuilder, ch *channel) {
-	b.SetString("node", c.shard.srv.node)
-	b.SetString("vhost", c.vhost.Name)
-	b.SetString("connection", c.operatorName())
-	b.SetInt32("channel", int32(ch.id))
-	b.SetString("user", c.user.Name)
+// origin says where a message comes from, or goes to.
+func (t *traced) origin(b *amqp.TableBuilder, vh *broker.VHost, node string) {
+	b.SetString("node", node)
+	b.SetString("vhost", vh.Name)
+	b.SetString("connection", t.connection)
+	b.SetInt32("channel", int32(t.channel))
+	b.SetString("user", t.user)
 }
 
-// trace publishes what is known of a message.
-func (c *conn) trace(key string, b *amqp.TableBuilder, properties, body []byte) {
-	external := broker.IsExternal(properties)
-	if external {
+// publish publishes what is known of a message.
+func (t *traced) publish(vh *broker.VHost, key string, b *amqp.TableBuilder, batch *segstore.Batch, now int64) {
+	properties, body := t.properties, t.body
+	if broker.IsExternal(properties) {
 		properties = slices.Clone(properties)
 		broker.UnmarkExternal(properties)
 		body = nil
@@ -108,12 +149,8 @@ func (c *conn) trace(key string, b *amqp.TableBuilder, properties, body []byte) 
 		b.SetTable("properties", propertyTable(&p))
 	}
 	headers := amqp.Properties{Flags: amqp.FlagHeaders, Headers: b.Table()}
-	t := &c.shard.tracer
-	if t.batch == nil {
-		t.batch = segstore.NewBatch(c.shard.pool)
-	}
-	c.vhost.Emit(t.batch, broker.TraceExchange, cutKey(key), headers.Append(nil), body, c.shard.loop.Now().UnixMilli())
-	t.batch.Release()
+	vh.Emit(batch, broker.TraceExchange, cutKey(key), headers.Append(nil), body, now)
+	batch.Release()
 }
 
 // cutKey bounds a routing key: names may be as long as keys are.

@@ -30,6 +30,9 @@ type Message struct {
 	bodyID   uint64
 }
 
+// External says that the body is in a file.
+func (m *Message) External() bool { return m.external }
+
 // messagesBytesMax bounds the bodies that one request collects in memory.
 const messagesBytesMax = 8 << 20
 
