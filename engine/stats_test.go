@@ -38,7 +38,10 @@ func TestStats_Samples(t *testing.T) {
 			t.Fatal(channels, err)
 		}
 		ofQueue, lengths := s.Queue(q, spans)
-		ofVHost, inVHost := s.VHost(vh, spans)
+		ofVHost, inVHost, traffic := s.VHost(vh, spans)
+		if traffic.Received != connections[0].OctetsIn || traffic.Sent != connections[0].OctetsOut {
+			t.Errorf("the virtual host's only connection has %+v, the virtual host %+v", connections[0], traffic)
+		}
 		totals, churn, _ := s.Totals(spans)
 		octets := s.Connection(&connections[0], spans)
 		if octets.In.Samples != nil {
@@ -53,7 +56,7 @@ func TestStats_Samples(t *testing.T) {
 		if n := s.Exchange(exchange, spans).Value(stats.Figure(stats.PublishIn)); n != ofQueue.Value(stats.Figure(stats.Publish)) {
 			t.Errorf("%d came in", n)
 		}
-		for _, v := range []any{ofQueue, ofVHost, totals, churn, lengths, inVHost, octets} {
+		for _, v := range []any{ofQueue, ofVHost, totals, churn, lengths, inVHost, octets, traffic} {
 			if raw, err := json.Marshal(v); err != nil || !json.Valid(raw) {
 				t.Errorf("%s: %v", raw, err)
 			}

@@ -29,8 +29,8 @@ type Channel struct {
 // ChannelDetails are about one channel.
 type ChannelDetails struct {
 	ConsumerDetails []Consumer `json:"consumer_details"`
-	Deliveries      []any      `json:"deliveries"` // by queue: not counted
-	Publishes       []any      `json:"publishes"`  // by exchange: not counted
+	Deliveries      []any      `json:"deliveries"` // by queue: empty, as at rates_mode basic
+	Publishes       []any      `json:"publishes"`  // by exchange: likewise
 }
 
 // ConnectionDetails name a connection.

@@ -31,7 +31,7 @@ type Exchange struct {
 // ExchangeDetails are about one exchange.
 type ExchangeDetails struct {
 	Exchange
-	Incoming []any `json:"incoming"` // publishes by channel: not counted
+	Incoming []any `json:"incoming"` // publishes by channel: empty, as RabbitMQ has it at rates_mode basic
 	Outgoing []any `json:"outgoing"` // and by queue
 }
 

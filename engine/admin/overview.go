@@ -152,7 +152,7 @@ func (o *Overview) addStats(q *request, s *metrics.Stats, hosts []*broker.VHost,
 		messages, churn, lengths := s.Totals(spans)
 		o.MessageStats, o.ChurnRates, o.QueueTotals.Lengths = messages, churn, &lengths
 	case len(hosts) == 1:
-		messages, lengths := s.VHost(hosts[0], spans)
+		messages, lengths, _ := s.VHost(hosts[0], spans)
 		o.MessageStats, o.QueueTotals.Lengths = messages, &lengths
 	default:
 		var sum stats.View

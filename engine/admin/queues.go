@@ -48,8 +48,8 @@ type QueueStats struct {
 // QueueDetails are about one queue.
 type QueueDetails struct {
 	ConsumerDetails []Consumer `json:"consumer_details"`
-	Deliveries      []any      `json:"deliveries"` // by channel: not counted
-	Incoming        []any      `json:"incoming"`   // publishes by exchange: not counted
+	Deliveries      []any      `json:"deliveries"` // by channel: empty, as RabbitMQ has it at rates_mode basic
+	Incoming        []any      `json:"incoming"`   // publishes by exchange: likewise
 }
 
 func (h *Handler) queueOf(vh *broker.VHost, q *broker.Queue, v *view) Queue {

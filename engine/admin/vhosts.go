@@ -21,6 +21,7 @@ type VHost struct {
 	Queues           int               `json:"queues"`
 	*QueueTotals
 	*metrics.Lengths
+	*metrics.Traffic
 	MessageStats *stats.MessageStats `json:"message_stats,omitempty"`
 }
 
@@ -51,8 +52,9 @@ func (h *Handler) vhost(vh *broker.VHost, view *view) any {
 	v.Queues = v.QueueTotals.add(vh)
 	if h.Stats != nil && view.detail == detailFull {
 		var lengths metrics.Lengths
-		v.MessageStats, lengths = h.Stats.VHost(vh, view.spans)
-		v.Lengths = &lengths
+		var traffic metrics.Traffic
+		v.MessageStats, lengths, traffic = h.Stats.VHost(vh, view.spans)
+		v.Lengths, v.Traffic = &lengths, &traffic
 	}
 	return v
 }

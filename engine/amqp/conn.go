@@ -65,8 +65,8 @@ type conn struct {
 	grant        *access.Grant
 	grantVersion uint64 // 0: not asked for yet; versions start at 1
 
-	counts *stats.Shared // of the vhost, for this loop
-	acked  uint64        // acknowledgements not in counts yet
+	counts *stats.Loop // of the vhost, for this loop
+	acked  uint64      // acknowledgements not in counts yet
 	octets octets
 
 	channels channelTable

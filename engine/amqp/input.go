@@ -20,6 +20,9 @@ func (c *conn) Input(data []byte) {
 	c.lastIn = c.shard.loop.Uptime()
 	c.octets.in += uint64(len(data))
 	c.octets.reads++
+	if c.counts != nil {
+		c.counts.OctetsIn.Add(uint64(len(data)))
+	}
 	c.receive(data)
 	c.endOfInput()
 }

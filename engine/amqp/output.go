@@ -224,6 +224,9 @@ func (c *conn) flush() {
 		c.lastOut = c.shard.loop.Uptime()
 		c.octets.out += uint64(n)
 		c.octets.writes++
+		if c.counts != nil {
+			c.counts.OctetsOut.Add(uint64(n))
+		}
 		if !c.sock.Write(buf, n) {
 			c.sending = buf
 			return

@@ -119,6 +119,8 @@ func (c *conn) enter(vh *broker.VHost) error {
 		return refuse("access to vhost '%s' refused for user '%s'", vh.Name, c.user.Name)
 	}
 	c.counts = vh.LoopCounts(c.shard.number)
+	c.counts.OctetsIn.Add(c.octets.in) // of the handshake
+	c.counts.OctetsOut.Add(c.octets.out)
 	vh.Churn().Count(stats.ConnectionCreated)
 	c.opened = true
 	return nil

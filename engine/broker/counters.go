@@ -27,13 +27,13 @@ type vhostCounts struct {
 
 // loopCounts keep the counters of one loop off the cache lines of the others'.
 type loopCounts struct {
-	stats.Shared
+	stats.Loop
 	_ [64]byte
 }
 
 // LoopCounts returns the counters that loop number n counts by in this virtual
 // host.
-func (vh *VHost) LoopCounts(n int) *stats.Shared {
+func (vh *VHost) LoopCounts(n int) *stats.Loop {
 	c := vh.counts
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +43,7 @@ func (vh *VHost) LoopCounts(n int) *stats.Shared {
 	if c.loops[n] == nil {
 		c.loops[n] = new(loopCounts)
 	}
-	return &c.loops[n].Shared
+	return &c.loops[n].Loop
 }
 
 // Used says whether anybody has ever connected.
@@ -71,6 +71,19 @@ func (c *vhostCounts) addTo(n *stats.Counts) {
 			l.AddTo(n)
 		}
 	}
+}
+
+// octets are what went over the sockets of the virtual host's connections.
+func (c *vhostCounts) octets() (in, out uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.loops {
+		if l != nil {
+			in += l.OctetsIn.Load()
+			out += l.OctetsOut.Load()
+		}
+	}
+	return in, out
 }
 
 // totals keep what deleted virtual hosts have counted.
@@ -248,6 +261,7 @@ func (q *Queue) Sample() (p stats.Point, consumers int) {
 func (vh *VHost) Sample() (p stats.Point) {
 	vh.counts.addTo(&p.Counts)
 	vh.counts.churn.AddTo(&p.Events)
+	p.OctetsIn, p.OctetsOut = vh.counts.octets()
 	return p
 }
 

@@ -168,6 +168,8 @@ func hostFamilies(p *page, hosts []hostFigures) {
 	each("consumers", gauge, "Consumers.", func(h *hostFigures) uint64 { return uint64(h.consumers) })
 	each("messages_ready", gauge, "Messages ready to be delivered.", func(h *hostFigures) uint64 { return h.point.Ready })
 	each("messages_unacked", gauge, "Messages delivered and not acknowledged yet.", func(h *hostFigures) uint64 { return h.point.Unacked })
+	each("received_bytes_total", counter, "Bytes received from clients.", func(h *hostFigures) uint64 { return h.point.OctetsIn })
+	each("sent_bytes_total", counter, "Bytes sent to clients.", func(h *hostFigures) uint64 { return h.point.OctetsOut })
 	for _, m := range messageMetrics {
 		each(m.name, counter, m.help, func(h *hostFigures) uint64 { return h.point.Counts[m.kind] })
 	}

@@ -230,13 +230,14 @@ func (s *Stats) Exchange(e *broker.Exchange, spans Spans) *stats.MessageStats {
 	return v.ExchangeStats(spans.MessageRates)
 }
 
-// VHost returns message_stats of a virtual host and how the numbers of messages
-// in it change.
-func (s *Stats) VHost(vh *broker.VHost, spans Spans) (*stats.MessageStats, Lengths) {
+// VHost returns message_stats of a virtual host, how the numbers of messages in it
+// change, and what its connections send and receive.
+func (s *Stats) VHost(vh *broker.VHost, spans Spans) (*stats.MessageStats, Lengths, Traffic) {
 	s.askLengths()
 	v := s.sampler.Known(vh)
 	v.Point = vh.Sample()
-	return v.VHostStats(spans.MessageRates), lengthsOf(v, spans.Lengths)
+	return v.VHostStats(spans.MessageRates), lengthsOf(v, spans.Lengths),
+		Traffic{v.Point.OctetsIn, v.Point.OctetsOut, octetsOf(v, spans.DataRates)}
 }
 
 // Totals returns message_stats and churn_rates of the broker, and how the
@@ -261,11 +262,22 @@ type Octets struct {
 	Out stats.Details `json:"send_oct_details"`
 }
 
+// Traffic is that of many connections.
+type Traffic struct {
+	Received uint64 `json:"recv_oct"`
+	Sent     uint64 `json:"send_oct"`
+	Octets
+}
+
+func octetsOf(v stats.View, span stats.Span) Octets {
+	return Octets{v.Details(stats.OctetsIn, span), v.Details(stats.OctetsOut, span)}
+}
+
 // Connection returns how much a connection sends and receives.
 func (s *Stats) Connection(c *amqp.ConnectionInfo, spans Spans) Octets {
 	s.wantSurvey(func(v *survey) { v.connections = true })
 	v := s.sampler.Watch(connectionKey{c.ID}, stats.ConnectionFigures, connectionPoint(c), s.millis())
-	return Octets{v.Details(stats.OctetsIn, spans.DataRates), v.Details(stats.OctetsOut, spans.DataRates)}
+	return octetsOf(v, spans.DataRates)
 }
 
 // Channel returns message_stats of a channel.

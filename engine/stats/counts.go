@@ -55,6 +55,12 @@ func (s *Shared) AddTo(c *Counts) {
 	}
 }
 
+// Loop are the counters of one loop in one virtual host. Any goroutine.
+type Loop struct {
+	Shared
+	OctetsIn, OctetsOut atomic.Uint64 // of its connections' sockets, counted by read and write
+}
+
 // Exchange are the counters of an exchange. Any goroutine.
 type Exchange struct {
 	In, Out, Unroutable, Bytes atomic.Uint64

@@ -95,7 +95,7 @@ var (
 	QueueFigures      = schema(append([]Kind{Publish}, delivering...), DeliverGet, Messages, Ready, Unacked)
 	ExchangeFigures   = schema([]Kind{PublishIn, PublishOut, DropUnroutable, BytesIn})
 	ConnectionFigures = Schema{OctetsIn, OctetsOut, Reads, Writes}
-	VHostFigures      = schema(append([]Kind{PublishOut}, publishing...), DeliverGet, Messages, Ready, Unacked)
+	VHostFigures      = schema(append([]Kind{PublishOut}, publishing...), DeliverGet, Messages, Ready, Unacked, OctetsIn, OctetsOut)
 	TotalFigures      = append(VHostFigures[:len(VHostFigures):len(VHostFigures)], events()...)
 )
 
