@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -135,16 +136,20 @@ type importPlan struct {
 	users   *access.Registry // all users, as they will be; permissions are checked with it
 	refused []Refusal
 
-	records    [][]byte // of all but topology, in order
-	userSpecs  []access.Spec
-	grants     []access.UserPermissions
-	topics     []access.UserTopicPermissions
-	parameters map[parameterKey][]byte
+	changes   []*importChange // of all but topology, in order
+	changesBy map[string]*importChange
+}
+
+// importChange is what a thing under one name is to become: what the import says
+// last of it.
+type importChange struct {
+	record, before []byte // before: what would lead to what there is now
+	apply          func() // nil: the record is all
 }
 
 // planImport makes a plan with the virtual hosts that are concerned.
 func (b *Broker) planImport(in *Import) *importPlan {
-	p := &importPlan{broker: b, vhosts: map[string]*vhostPlan{}, users: access.NewRegistry(), parameters: map[parameterKey][]byte{}}
+	p := &importPlan{broker: b, vhosts: map[string]*vhostPlan{}, users: access.NewRegistry(), changesBy: map[string]*importChange{}}
 	for _, s := range b.users.Specs() {
 		_ = p.users.Put(s) // it, and what follows, is in a registry already
 	}
@@ -237,7 +242,11 @@ func (p *importPlan) in(vhost string) (*vhostPlan, error) {
 // apply makes all changes; nothing was refused. An error leaves all as it was.
 func (p *importPlan) apply(result *ImportResult) error {
 	b := p.broker
-	records := p.records
+	changes := slices.DeleteFunc(slices.Clone(p.changes), func(c *importChange) bool { return bytes.Equal(c.record, c.before) })
+	var records [][]byte
+	for _, c := range changes {
+		records = append(records, c.record)
+	}
 	for i, v := range p.sorted() {
 		made, err := v.create()
 		if err != nil {
@@ -259,19 +268,14 @@ func (p *importPlan) apply(result *ImportResult) error {
 		return access.Errorf(access.Invalid, "the definitions are too many for one import: %d MiB of records, %d are possible; import one virtual host after the other", size>>20, importRecordBytesMax>>20)
 	}
 	// From here on nothing can fail: all has been checked.
-	for _, s := range p.userSpecs {
-		p.must(b.users.Put(s))
-	}
 	for _, v := range p.sorted() {
 		v.commit()
 	}
-	for _, g := range p.grants {
-		p.must(b.users.SetPermissions(g.User, g.VHost, g.Permissions))
+	for _, c := range changes {
+		if c.apply != nil {
+			c.apply()
+		}
 	}
-	for _, t := range p.topics {
-		p.must(b.users.SetTopicPermissions(t.User, t.VHost, t.Exchange, t.TopicPermissions))
-	}
-	maps.Copy(b.parameters, p.parameters)
 	result.Changes = len(records)
 	if len(records) == 0 {
 		result.Seq = b.pendingSeq()

@@ -3,7 +3,6 @@ package broker
 import (
 	"bytes"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/basaltmq/basaltmq/engine/access"
@@ -23,9 +22,8 @@ func (p *importPlan) judge(in *Import) {
 		p.refuse(i.At, p.limits(i.Value))
 	}
 	for _, v := range p.sorted() {
-		if rec := v.specRecord(); rec != nil {
-			p.records = append(p.records, rec)
-		}
+		rec, before := v.specRecords()
+		p.change("vhost", v.vh.Name, before, rec, nil)
 	}
 	for _, i := range in.Permissions {
 		p.refuse(i.At, p.permissions(i.Value))
@@ -81,24 +79,27 @@ func refusalText(err error) string {
 	return err.Error()
 }
 
-// add takes a record, unless it says what is so already.
-func (p *importPlan) add(rec, now []byte) bool {
-	if bytes.Equal(rec, now) {
-		return false
+// change notes what the thing of a kind and a name is to become. before is the
+// record of what it is, whatever came before in the same import.
+func (p *importPlan) change(kind, name string, before, record []byte, apply func()) {
+	key := kind + "\x00" + name
+	c := p.changesBy[key]
+	if c == nil {
+		c = &importChange{before: before}
+		p.changes, p.changesBy[key] = append(p.changes, c), c
 	}
-	p.records = append(p.records, rec)
-	return true
+	c.record, c.apply = record, apply
 }
 
 func (p *importPlan) user(u UserImport) error {
 	s := u.Spec
-	var now []byte
-	if old := p.users.User([]byte(s.Name)); old != nil {
+	var before []byte
+	if old := p.users.User([]byte(s.Name)); old != nil && u.KeepLimits {
+		s.Limits = old.Spec().Limits
+	}
+	if old := p.broker.users.User([]byte(s.Name)); old != nil {
 		was := old.Spec()
-		now = userRecord(was)
-		if u.KeepLimits {
-			s.Limits = was.Limits
-		}
+		before = userRecord(was)
 		if u.Cleartext != "" && s.Password.IsZero() && was.Password.Matches([]byte(u.Cleartext)) {
 			s.Password = was.Password
 		}
@@ -113,9 +114,7 @@ func (p *importPlan) user(u UserImport) error {
 		return err
 	}
 	s = p.users.User([]byte(s.Name)).Spec()
-	if p.add(userRecord(s), now) {
-		p.userSpecs = append(p.userSpecs, s)
-	}
+	p.change("user", s.Name, before, userRecord(s), func() { p.must(p.broker.users.Put(s)) })
 	return nil
 }
 
@@ -160,16 +159,16 @@ func (p *importPlan) permissions(g access.UserPermissions) error {
 	if err := p.exists(g.VHost); err != nil {
 		return err
 	}
-	var now []byte
-	for _, old := range p.users.ListPermissions(g.User, g.VHost) {
-		now = permissionsRecord(old)
+	var before []byte
+	for _, old := range p.broker.users.ListPermissions(g.User, g.VHost) {
+		before = permissionsRecord(old)
 	}
 	if err := p.users.SetPermissions(g.User, g.VHost, g.Permissions); err != nil {
 		return err
 	}
-	if p.add(permissionsRecord(g), now) {
-		p.grants = append(p.grants, g)
-	}
+	p.change("permissions", g.User+"\x00"+g.VHost, before, permissionsRecord(g), func() {
+		p.must(p.broker.users.SetPermissions(g.User, g.VHost, g.Permissions))
+	})
 	return nil
 }
 
@@ -177,18 +176,18 @@ func (p *importPlan) topicPermissions(g access.UserTopicPermissions) error {
 	if err := p.exists(g.VHost); err != nil {
 		return err
 	}
-	var now []byte
-	for _, old := range p.users.ListTopicPermissions(g.User, g.VHost) {
+	var before []byte
+	for _, old := range p.broker.users.ListTopicPermissions(g.User, g.VHost) {
 		if old.Exchange == g.Exchange {
-			now = topicRecord(old)
+			before = topicRecord(old)
 		}
 	}
 	if err := p.users.SetTopicPermissions(g.User, g.VHost, g.Exchange, g.TopicPermissions); err != nil {
 		return err
 	}
-	if p.add(topicRecord(g), now) {
-		p.topics = append(p.topics, g)
-	}
+	p.change("topic permissions", g.User+"\x00"+g.VHost+"\x00"+g.Exchange, before, topicRecord(g), func() {
+		p.must(p.broker.users.SetTopicPermissions(g.User, g.VHost, g.Exchange, g.TopicPermissions))
+	})
 	return nil
 }
 
@@ -201,14 +200,19 @@ func (p *importPlan) policy(policy Policy, operator bool) error {
 	if err != nil {
 		return err
 	}
-	var now []byte
-	if old := v.policies.find(c.Name, operator); old != nil {
-		now = policyRecord(old, operator)
+	var before []byte
+	if old := v.policiesBefore.find(c.Name, operator); old != nil {
+		before = policyRecord(old, operator)
 	}
-	if !p.add(policyRecord(c, operator), now) {
+	record := policyRecord(c, operator)
+	kind := "policy"
+	if operator {
+		kind = "operator policy"
+	}
+	p.change(kind, c.VHost+"\x00"+c.Name, before, record, func() { p.broker.warnIdle(c) })
+	if now := v.policies.find(c.Name, operator); now != nil && bytes.Equal(policyRecord(now, operator), record) {
 		return nil
 	}
-	p.broker.warnIdle(c)
 	v.policies, err = v.policies.with(c, operator)
 	return err
 }
@@ -223,13 +227,14 @@ func (p *importPlan) parameter(parameter Parameter) error {
 		return err
 	}
 	k := parameter.key()
-	now := p.parameters[k]
-	if now == nil {
-		now = p.broker.parameters[k]
+	var before []byte
+	if value, ok := p.broker.parameters[k]; ok {
+		was := parameter
+		was.Value = value
+		before = parameterRecord(&was)
 	}
-	if !slices.Equal(now, parameter.Value) {
-		p.records = append(p.records, parameterRecord(&parameter))
-		p.parameters[k] = parameter.Value
-	}
+	p.change("parameter", k.vhost+"\x00"+k.component+"\x00"+k.name, before, parameterRecord(&parameter), func() {
+		p.broker.parameters[k] = parameter.Value
+	})
 	return nil
 }

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"bytes"
 	"strings"
 
 	"github.com/basaltmq/basaltmq/engine/access"
@@ -45,14 +44,13 @@ func newVHostPlan(vh *VHost, isNew bool) *vhostPlan {
 	}
 }
 
-// specRecord is the record of the virtual host, if it changes.
-func (v *vhostPlan) specRecord() []byte {
-	now := v.vh.Spec()
-	rec := vhostRecord(&v.spec)
-	if !v.isNew && bytes.Equal(rec, vhostRecord(&now)) {
-		return nil
+// specRecords are the record of the virtual host as it is to be, and as it is.
+func (v *vhostPlan) specRecords() (record, before []byte) {
+	if !v.isNew {
+		now := v.vh.Spec()
+		before = vhostRecord(&now)
 	}
-	return rec
+	return vhostRecord(&v.spec), before
 }
 
 func (v *vhostPlan) exchange(d ExchangeDeclare) error {

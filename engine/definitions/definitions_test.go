@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/segstore/disk/sim"
 )
 
@@ -155,6 +157,36 @@ func TestImport_Refused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), at) {
 			t.Errorf("%v lacks %s", err, at)
 		}
+	}
+}
+
+// TestImport_NamedTwice: what a file says last of a thing counts, and importing
+// it again changes nothing, whatever it said before.
+func TestImport_NamedTwice(t *testing.T) {
+	n := open(t, t.TempDir())
+	twice := func(section, one, two string) string { return fmt.Sprintf("%q:[{%s},{%s}]", section, one, two) }
+	file := "{" + strings.Join([]string{
+		twice("vhosts", `"name":"v","description":"one"`, `"name":"v","description":"two"`),
+		twice("users", `"name":"u","password":"one","tags":"a","limits":{"max-channels":7}`, `"name":"u","password":"two","tags":"b"`),
+		twice("permissions", `"user":"u","vhost":"v","configure":"one","write":"","read":""`, `"user":"u","vhost":"v","configure":"two","write":"","read":""`),
+		twice("topic_permissions", `"user":"u","vhost":"v","exchange":"amq.topic","write":"one","read":""`, `"user":"u","vhost":"v","exchange":"amq.topic","write":"two","read":""`),
+		twice("policies", `"vhost":"v","name":"p","pattern":"one","definition":{"max-length":1}`, `"vhost":"v","name":"p","pattern":"two","definition":{"max-length":2}`),
+		twice("parameters", `"vhost":"v","component":"shovel","name":"s","value":"one"`, `"vhost":"v","component":"shovel","name":"s","value":"two"`),
+		twice("global_parameters", `"name":"g","value":"one"`, `"name":"g","value":"two"`),
+	}, ",") + "}"
+	if r, err := Import(n.Broker, []byte(file), ""); err != nil || r.Changes != 7 {
+		t.Fatalf("%d changes, %v", r.Changes, err)
+	}
+	got := export(t, n.Broker, "")
+	if strings.Contains(got, `"one"`) || strings.Count(got, `"two"`) != 6 || !strings.Contains(got, `"max-channels":7`) {
+		t.Errorf("what came first is there, or what came last is not:\n%s", got)
+	}
+	users := n.Users()
+	if i := slices.IndexFunc(users, func(s access.Spec) bool { return s.Name == "u" }); i < 0 || !users[i].Password.Matches([]byte("two")) || !slices.Equal(users[i].Tags, []string{"b"}) {
+		t.Errorf("the users are %+v", users)
+	}
+	if r, err := Import(n.Broker, []byte(file), ""); err != nil || r.Changes != 0 || export(t, n.Broker, "") != got {
+		t.Errorf("importing it again changed %d things: %v", r.Changes, err)
 	}
 }
 
