@@ -1,6 +1,7 @@
 package segstore
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -29,6 +30,7 @@ func FuzzBatchDecode(f *testing.F) {
 	f.Add(golden[:batchLength(golden)])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
+		data = bytes.Clone(data)
 		if len(data) >= batchHeaderBytes {
 			if n := batchLength(data); n >= batchHeaderBytes && n <= len(data) {
 				sealBatch(data[:n])
@@ -74,8 +76,9 @@ func FuzzSegmentOpen(f *testing.F) {
 	f.Add(goldenBytes(f, "v1-unsealed.seg")[:segmentHeaderBytes])
 	header := encodeSegmentHeader(segmentVersion, 1, 0, 0)
 	f.Add(header)
-	f.Add(append(header, goldenBytes(f, "v1-sealed.seg")[segmentHeaderBytes:]...))
+	f.Add(append(bytes.Clone(header), goldenBytes(f, "v1-sealed.seg")[segmentHeaderBytes:]...))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		data = bytes.Clone(data)
 		if len(data) >= segmentHeaderBytes { // most mutations should reach beyond the header
 			copy(data, header)
 		}
@@ -132,8 +135,9 @@ func FuzzSettledFile(f *testing.F) {
 	f.Add(goldenBytes(f, "v1-settled"))
 	header := encodeSettledHeader(1, 0)
 	f.Add(header)
-	f.Add(appendSettled(appendSettled(header, settledRange, 1, 4), settledLow, 1<<61, 0))
+	f.Add(appendSettled(appendSettled(bytes.Clone(header), settledRange, 1, 4), settledLow, 1<<61, 0))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		data = bytes.Clone(data)
 		if len(data) >= settledHeaderBytes {
 			copy(data, header)
 			for pos := settledHeaderBytes; pos+settledRecordBytes <= len(data); pos += settledRecordBytes {

@@ -64,6 +64,9 @@ func FuzzPath(f *testing.F) {
 		if err != nil {
 			return
 		}
+		if method != "GET" && strings.Contains(r.URL.Path, "mine/") && strings.Contains(r.URL.Path, marker) {
+			return // he may name his own things so
+		}
 		r.RemoteAddr = "127.0.0.1:40000"
 		r.SetBasicAuth("policymaker", "policymaker")
 		r.Header.Set(header, value)

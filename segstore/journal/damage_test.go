@@ -303,6 +303,7 @@ func FuzzJournalReplay(f *testing.F) {
 	f.Add(golden[:len(golden)-70], []byte{})
 	f.Add([]byte("BASALJRN"), make([]byte, 100))
 	f.Fuzz(func(t *testing.T, zero, one []byte) {
+		zero, one = bytes.Clone(zero), bytes.Clone(one)
 		for _, data := range [][]byte{zero, one} { // repair checksums, so that what is behind them is reached
 			for pos := 0; pos+GroupHeaderBytes <= len(data); pos += groupAlign {
 				if !bytes.HasPrefix(data[pos:], magicBytes) {
