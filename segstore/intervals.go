@@ -179,21 +179,6 @@ func (s *intervalSet) after(offset uint64) (interval, bool) {
 	return s.leaves[leaf][at], true
 }
 
-// covered counts the offsets of [first, end) that are in the set.
-func (s *intervalSet) covered(first, end uint64) uint64 {
-	n := uint64(0)
-	leaf, at := s.find(first + 1)
-	for ; leaf < len(s.leaves); leaf, at = leaf+1, 0 {
-		for _, iv := range s.leaves[leaf][at:] {
-			if iv.first >= end {
-				return n
-			}
-			n += min(iv.end, end) - max(iv.first, first)
-		}
-	}
-	return n
-}
-
 // within calls f for what of [first, end) is in the set, in order, until it
 // returns false.
 func (s *intervalSet) within(first, end uint64, f func(interval) bool) {

@@ -138,11 +138,3 @@ func (c *channelConfirms) recordLatency(channel *ConfirmChannel, tag uint64, mul
 		c.latency.recordMany(sentAt, run)
 	}
 }
-
-// unconfirmed is how many messages wait for the broker's answer.
-func (c *channelConfirms) unconfirmed() (total uint64) {
-	for i := range c.channels {
-		total += c.channels[i].sent - c.channels[i].confirms.settled
-	}
-	return total
-}

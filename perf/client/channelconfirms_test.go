@@ -181,3 +181,11 @@ func TestChannelConfirmsDoNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations in a round of %d messages", allocations, 10*window)
 	}
 }
+
+// unconfirmed is how many messages wait for the broker's answer.
+func (c *channelConfirms) unconfirmed() (total uint64) {
+	for i := range c.channels {
+		total += c.channels[i].sent - c.channels[i].confirms.settled
+	}
+	return total
+}

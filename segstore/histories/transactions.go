@@ -57,9 +57,6 @@ func (t *Transactions) Stop() {
 	}
 }
 
-// Count is the number of transactions that may still come apart.
-func (t *Transactions) Count() int { return len(t.list) }
-
 // Adopted compares after a stop, when the logs that logs returns were adopted;
 // nil stands for one that can't be asked.
 func (t *Transactions) Adopted(logs func(id uint64) *LogModel) error {

@@ -46,10 +46,6 @@ type record struct {
 	previous, next uint32 // records of the same link
 }
 
-// work counts the steps that removals have taken so far, over everything they
-// may have to search: TestUnbindDestination_CostsItsOwnBindings bounds it.
-func (s *store[D]) work() uint64 { return s.removals + s.linkIndex.steps + s.extraIndex.steps }
-
 // addGroup creates a group. The caller binds something to it at once
 // (invariant 3).
 func (s *store[D]) addGroup(owner uint32) uint32 { return s.groups.add(group{owner: owner}) }

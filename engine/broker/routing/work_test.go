@@ -5,6 +5,10 @@ import (
 	"testing"
 )
 
+// work counts the steps that removals have taken so far, over everything they
+// may have to search.
+func (s *store[D]) work() uint64 { return s.removals + s.linkIndex.steps + s.extraIndex.steps }
+
 // workOf is what removals from an index have cost so far, in steps.
 func workOf(index Index[int]) uint64 {
 	switch x := index.(type) {

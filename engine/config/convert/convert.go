@@ -3,7 +3,6 @@ package convert
 import (
 	"fmt"
 	"io"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -215,6 +214,3 @@ func oneLine(s string) string {
 		return r
 	}, s)
 }
-
-// Values are the translated keys, as the environment would have them, for tests.
-func (r *Result) Values() map[string]string { return maps.Clone(r.values) }

@@ -27,7 +27,7 @@ func translate(t *testing.T, format Format, text string) (*Result, string) {
 
 func wantValues(t *testing.T, r *Result, want map[string]string) {
 	t.Helper()
-	got := r.Values()
+	got := r.values
 	for key, text := range want {
 		if got[key] != text {
 			t.Errorf("%s = %q, want %q", key, got[key], text)
@@ -196,7 +196,7 @@ func TestMends(t *testing.T) {
 		{LavinMQ, "[nonsense]\na = b", nil, "means nothing here"},
 	} {
 		r, _ := translate(t, row.format, row.text)
-		if got := r.Values(); !maps.Equal(got, row.values) {
+		if got := r.values; !maps.Equal(got, row.values) {
 			t.Errorf("%q: %v", row.text, got)
 		}
 		if row.lost == "" && len(r.Lost) > 0 || row.lost != "" && (len(r.Lost) == 0 || !strings.Contains(r.Lost[0].String(), row.lost)) {

@@ -11,7 +11,6 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -63,14 +62,6 @@ func (ca *CA) Certificate(t testing.TB, name string, change ...func(c *x509.Cert
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, &key.PublicKey, ca.key)
 	must(t, err)
 	return tls.Certificate{Certificate: [][]byte{der, ca.cert.Raw}, PrivateKey: key}
-}
-
-// URI makes the value of a URI name.
-func URI(t testing.TB, s string) *url.URL {
-	t.Helper()
-	u, err := url.Parse(s)
-	must(t, err)
-	return u
 }
 
 // Write puts a certificate and its key into files.
