@@ -154,7 +154,7 @@ func TestWebSocket_BadRequests(t *testing.T) {
 		"version":      {"Version: 13", "Version: 8", "426"},
 		"no version":   {"Sec-WebSocket-Version: 13\r\n", "", "426"},
 		"key":          {"dGhlIHNhbXBsZSBub25jZQ==", "dGhl", "400"},
-		"upgrade":      {"Upgrade: websocket", "Upgrade: h2c", "400"},
+		"upgrade":      {"Upgrade: websocket", "Upgrade: h2c", "401"}, // an ordinary request, of nobody
 		"connection":   {"Connection: keep-alive, Upgrade", "Connection: keep-alive", "400"},
 		"sub-protocol": {"Protocol: amqp", "Protocol: mqtt, stomp", "400"},
 		"injection":    {"Protocol: amqp", "Protocol: amqp(x)", "400"},
