@@ -60,7 +60,7 @@ func TestAPI_Messages(t *testing.T) {
 		{publish, message(`{"expiration":5}`), 400, "~the property 'expiration' must be a text"},
 		{publish, message(`{"timestamp":-1}`), 400, "~the property 'timestamp' must be a number of seconds"},
 		{publish, message(`{"headers":7}`), 400, "~the property 'headers' is not an object"},
-		{publish, message(`7`), 400, "~'properties' is not an object"},
+		{publish, message(`7`), 400, "~'properties' is number instead of an object"},
 		{publish, strings.Replace(message("{}"), `"string"`, `"other"`, 1), 400, "~unsupported payload_encoding 'other'"},
 		{publish, strings.Replace(message("{}"), `"string"`, `"base64"`, 1), 400, "~not base64"},
 		{publish, `{bad`, 400, "~not understood"},

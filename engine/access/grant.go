@@ -64,6 +64,9 @@ func compileTopic(source, user, vhost string) (t *topicPattern, err error) {
 	t = &topicPattern{}
 	t.expanded = strings.NewReplacer("{username}", regexp.QuoteMeta(user), "{vhost}", regexp.QuoteMeta(vhost)).Replace(source)
 	t.perClient = strings.Contains(source, clientIDMark)
+	if err := CheckPattern(t.expanded, len(t.expanded)+patternStatesMax); err != nil {
+		return nil, err
+	}
 	// Expansion may exceed what a pattern may have: it is not the operator's.
 	if t.expanded == "" || t.expanded == ".*" {
 		t.pattern, err = compile(t.expanded)

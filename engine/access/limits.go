@@ -12,6 +12,8 @@ const (
 	NameBytesMax = 255
 	// PatternBytesMax bounds one regular expression.
 	PatternBytesMax = 4096
+	// patternStatesMax bounds what repeats may add to it: event loops match names.
+	patternStatesMax = 1000
 	// tagsMax and tagBytesMax keep a user's record small.
 	tagsMax     = 64
 	tagBytesMax = 255

@@ -25,15 +25,9 @@ func compile(source string) (pattern, error) {
 	case "":
 		source = "^$"
 	}
-	if len(source) > PatternBytesMax {
-		return pattern{}, errorf(Invalid, "a pattern of %d bytes is too long; %d are possible", len(source), PatternBytesMax)
-	}
-	re, err := regexp.Compile(source)
-	if err != nil {
-		return pattern{}, badPattern(source, err)
-	}
+	re, err := CompilePattern(source)
 	p.re = re
-	return p, nil
+	return p, err
 }
 
 // CompilePattern compiles a pattern that is not of permissions: the empty one
@@ -42,11 +36,43 @@ func CompilePattern(source string) (*regexp.Regexp, error) {
 	if len(source) > PatternBytesMax {
 		return nil, errorf(Invalid, "a pattern of %d bytes is too long; %d are possible", len(source), PatternBytesMax)
 	}
+	if err := CheckPattern(source, len(source)+patternStatesMax); err != nil {
+		return nil, err
+	}
 	re, err := regexp.Compile(source)
 	if err != nil {
 		return nil, badPattern(source, err)
 	}
 	return re, nil
+}
+
+// CheckPattern refuses what is no pattern, or would be one of more states than
+// that: matching takes time for each state and each byte of a name, and repeats of
+// repeats make thousands of a few characters. Errors: Invalid.
+func CheckPattern(source string, states int) error {
+	parsed, err := syntax.Parse(source, syntax.Perl)
+	if err != nil {
+		return badPattern(source, err)
+	}
+	if n := statesOf(parsed); n > states {
+		return errorf(Invalid, "the pattern '%s' is too much work: its repeats stand for %d states, %d are possible", source, n, states)
+	}
+	return nil
+}
+
+// statesOf is about how many states a pattern has when repeats are written out.
+func statesOf(re *syntax.Regexp) int {
+	n := 1
+	if re.Op == syntax.OpLiteral {
+		n = len(re.Rune)
+	}
+	for _, sub := range re.Sub {
+		n += statesOf(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n = (n - 1) * max(re.Max, re.Min, 1)
+	}
+	return n
 }
 
 // badPattern says what is wrong with a pattern, and where it may come from.

@@ -24,11 +24,12 @@ const (
 	// Lists: RabbitMQ's default, and a bound for what a page may cost.
 	pageSizeDefault = 100
 	pageSizeMax     = 10000
-	// patternBytesMax, columnsMax and columnsDepthMax bound what a list's query
-	// string may ask for.
-	patternBytesMax = 1024
-	columnsMax      = 200
-	columnsDepthMax = 8
+	// patternBytesMax, patternStatesMax, columnsMax and columnsDepthMax bound what a
+	// list's query string may ask for.
+	patternBytesMax  = 1024
+	patternStatesMax = 300
+	columnsMax       = 200
+	columnsDepthMax  = 8
 	// listBufferBytes is how much of a list is collected before it is sent.
 	listBufferBytes = 32 << 10
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/wire/amqp"
 	"github.com/basaltmq/basaltmq/wire/amqp/tablejson"
+	"github.com/basaltmq/basaltmq/wire/exactjson"
 )
 
 // Command line tools send texts where a truth or a number is meant, and RabbitMQ
@@ -23,28 +24,21 @@ func (b *looseBool) UnmarshalJSON(data []byte) error {
 	case "false", `"false"`, "null", `""`:
 		*b = false
 	default:
-		return errors.New(string(data) + " is neither true nor false")
+		return errors.New("is " + string(data) + ", which is neither true nor false")
 	}
 	return nil
 }
 
-// withNumber returns an object with a field that was a whole number as a text as
-// a number; anything else is left for others to judge.
-func withNumber(object []byte, field string) []byte {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(object, &fields) != nil {
-		return object
-	}
+// withNumber makes a number of a field that is a whole number as a text; anything
+// else is left for others to judge.
+func withNumber(o exactjson.Object, field string) {
 	var text string
-	if json.Unmarshal(fields[field], &text) != nil {
-		return object
+	if json.Unmarshal(o[field], &text) != nil {
+		return
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return object
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		o[field] = strconv.AppendInt(nil, n, 10)
 	}
-	fields[field] = json.RawMessage(strconv.FormatInt(n, 10))
-	return marshal(fields)
 }
 
 // tableOf is a table in JSON; what is missing is empty.
@@ -57,7 +51,7 @@ func (t *tableOf) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	if len(data) == 0 || data[0] != '{' {
-		return errors.New("arguments are not an object")
+		return errors.New("is not an object")
 	}
 	table, err := tablejson.Parse(data)
 	*t = tableOf(table)

@@ -330,7 +330,7 @@ func (l *Number) UnmarshalJSON(data []byte) error {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return errors.New(strconv.Quote(text) + " is not a number that is 0 or more")
+		return errors.New("is " + strconv.Quote(text) + " and not a number that is 0 or more")
 	}
 	l.n, l.given = n, true
 	return nil
@@ -361,7 +361,7 @@ func (l *looseText) UnmarshalJSON(data []byte) error {
 	}
 	var n json.Number
 	if err := json.Unmarshal(data, &n); err != nil {
-		return errors.New("it is neither a text nor a number")
+		return errors.New("is neither a text nor a number")
 	}
 	*l = looseText(n)
 	return nil

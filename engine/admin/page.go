@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/metrics"
 )
 
@@ -91,7 +92,11 @@ func nameFilter(text string, isPattern bool) (func(string) bool, error) {
 	if len(text) > patternBytesMax {
 		return nil, problemf(http.StatusBadRequest, "the pattern for names is too long")
 	}
-	re, err := regexp.Compile("(?i)" + text)
+	text = "(?i)" + text
+	if err := access.CheckPattern(text, patternStatesMax); err != nil {
+		return nil, err
+	}
+	re, err := regexp.Compile(text)
 	if err != nil {
 		return nil, problemf(http.StatusBadRequest, "'name' is not a regular expression: %v", err)
 	}
@@ -125,7 +130,8 @@ func sendList[T any](q *request, l listing[T]) (any, error) {
 	total := len(l.all)
 	shown := l.all
 	if v.matches != nil {
-		shown = slices.DeleteFunc(slices.Clone(shown), func(of T) bool { return !v.matches(l.nameOf(of)) })
+		ctx := q.Context()
+		shown = slices.DeleteFunc(slices.Clone(shown), func(of T) bool { return ctx.Err() != nil || !v.matches(l.nameOf(of)) })
 	}
 	filtered := len(shown)
 	from, to := 0, filtered

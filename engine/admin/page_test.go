@@ -273,3 +273,16 @@ func TestBindings_ByKey(t *testing.T) {
 		}
 	})
 }
+
+// TestPage_Patterns: an expression that would take long for each name is refused.
+func TestPage_Patterns(t *testing.T) {
+	h := newTestHandler(t)
+	for pattern, status := range map[string]int{
+		"^amq[.](direct|topic)$": 200, strings.Repeat("n", 255): 200, "[a-z]{1,50}": 200,
+		"(x?){1000}": 400, "((a|b?){10}){20}": 400, strings.Repeat("x", 400): 400, "(": 400,
+	} {
+		if w := as(h, "", "GET", "/api/exchanges?page=1&use_regex=true&name="+url.QueryEscape(pattern), ""); w.Code != status {
+			t.Errorf("%.30q: %d %s", pattern, w.Code, w.Body)
+		}
+	}
+}

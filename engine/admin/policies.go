@@ -2,8 +2,6 @@ package admin
 
 import (
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 
 	"github.com/basaltmq/basaltmq/engine/broker"
@@ -70,17 +68,14 @@ func (h *Handler) policyKind(path, what string, changes Role, list func(vhost st
 		if _, err := h.enter(q); err != nil {
 			return 0, err
 		}
-		data, err := io.ReadAll(q.Body)
+		o, err := q.object()
 		if err != nil {
 			return 0, err
 		}
-		p, err := definitions.ParsePolicy(q.PathValue("vhost"), q.PathValue("name"), withNumber(data, "priority"))
+		withNumber(o, "priority")
+		p, err := definitions.ParsePolicy(q.PathValue("vhost"), q.PathValue("name"), o)
 		if err != nil {
-			var large *http.MaxBytesError
-			if errors.As(err, &large) {
-				return 0, err
-			}
-			return 0, problemf(http.StatusBadRequest, "the %s %v", what, definitions.ErrorText(err))
+			return 0, problemf(http.StatusBadRequest, "the %s %v", what, err)
 		}
 		_, err = find(q)
 		q.created = err != nil

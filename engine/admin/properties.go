@@ -8,6 +8,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/wire/amqp"
 	"github.com/basaltmq/basaltmq/wire/amqp/tablejson"
+	"github.com/basaltmq/basaltmq/wire/exactjson"
 )
 
 // property is a property of messages: where it is in JSON and over AMQP. Exactly
@@ -42,9 +43,9 @@ func parseProperties(data json.RawMessage) (p amqp.Properties, err error) {
 	if string(data) == "[]" {
 		return p, nil
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return p, problemf(http.StatusBadRequest, "'properties' is not an object")
+	fields, err := exactjson.Parse(data)
+	if err != nil {
+		return p, problemf(http.StatusBadRequest, "'properties' %v", err)
 	}
 	for name, v := range fields {
 		if string(v) == "null" {

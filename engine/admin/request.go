@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/wire/exactjson"
 )
 
 // request is a request on its way through one of this package's handlers.
@@ -34,21 +35,36 @@ func (q *request) flag(name string) (bool, error) {
 	return on, nil
 }
 
-// decode reads the body into v. Fields that v lacks are passed over: clients send
-// back what they have read. No body is an empty object.
+// decode reads the body into v, a struct. Fields that v lacks are passed over:
+// clients send back what they have read. No body is an empty object.
 func (q *request) decode(v any) error {
-	d := json.NewDecoder(q.Body)
-	if err := d.Decode(v); err != nil && err != io.EOF {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
-			return err
-		}
+	o, err := q.object()
+	if err != nil {
+		return err
+	}
+	if err := o.Fill(v); err != nil {
 		return problemf(http.StatusBadRequest, "the request's body is not understood: %v", err)
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return problemf(http.StatusBadRequest, "the request's body has something behind its end")
-	}
 	return nil
+}
+
+func (q *request) object() (exactjson.Object, error) {
+	data, err := io.ReadAll(q.Body)
+	switch {
+	case err != nil:
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return nil, err
+		}
+		return nil, problemf(http.StatusBadRequest, "the request's body cannot be read: %v", err)
+	case len(data) == 0 || string(data) == "null":
+		return exactjson.Object{}, nil
+	}
+	o, err := exactjson.Parse(data)
+	if err != nil {
+		return nil, problemf(http.StatusBadRequest, "the request's body %v", err)
+	}
+	return o, nil
 }
 
 // get mounts a read; it answers errors, and what is returned unless it is nil.

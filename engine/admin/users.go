@@ -125,6 +125,8 @@ func (c *UserChange) password() (hash access.Hash, given bool, err error) {
 		return hash, false, problemf(http.StatusBadRequest, "give a password or its hash, not both")
 	case c.Password != nil && *c.Password == "":
 		return hash, false, problemf(http.StatusBadRequest, "the password is empty: give a password_hash that is empty to make a user that cannot log in with one")
+	case c.Password != nil && strings.ContainsRune(*c.Password, 0):
+		return hash, false, problemf(http.StatusBadRequest, "a password with a zero byte cannot log in")
 	case c.Password != nil:
 		return access.HashPassword([]byte(*c.Password)), true, nil
 	case c.Hash != nil:

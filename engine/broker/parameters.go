@@ -19,8 +19,12 @@ type Parameter struct {
 	Value     []byte // JSON, compact
 }
 
-// parameterBytesMax bounds a value.
-const parameterBytesMax = 256 << 10
+// parameterBytesMax and parameterDepthMax bound a value: readers of JSON stop at
+// some depth, and whoever cannot read one parameter cannot read the list.
+const (
+	parameterBytesMax = 256 << 10
+	parameterDepthMax = 64
+)
 
 type parameterKey struct{ vhost, component, name string }
 
@@ -62,8 +66,32 @@ func (p *Parameter) check() error {
 	if err := json.Compact(&compact, p.Value); err != nil {
 		return access.Errorf(access.Invalid, "the value of %s '%s' is not JSON: %v", what, p.Name, err)
 	}
+	if deeper(compact.Bytes(), parameterDepthMax) {
+		return access.Errorf(access.Invalid, "the value of %s '%s' is nested deeper than %d", what, p.Name, parameterDepthMax)
+	}
 	p.Value = compact.Bytes()
 	return nil
+}
+
+// deeper says whether arrays and objects in JSON are nested deeper than n.
+func deeper(data []byte, n int) bool {
+	depth, quoted := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > n {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
 }
 
 // SetParameter creates or replaces a parameter. Errors: NotFound for the virtual

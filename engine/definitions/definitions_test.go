@@ -103,7 +103,7 @@ func TestImport_Refused(t *testing.T) {
 		`[]`:               "$: is array instead of an object",
 		`{} {}`:            "$: has something behind",
 		`{"queues":{}}`:    "$.queues: is not an array",
-		`{"queues":["q"]}`: "$.queues[0]: is not an object",
+		`{"queues":["q"]}`: "$.queues[0]: is string instead of an object",
 		`{"queues":[{"name":"a","vhost":"v"},{"vhost":"v"}]}`:                                                      "$.queues[1]: 'name' is missing",
 		`{"queues":[{"name":"","vhost":"v"}]}`:                                                                     "$.queues[0]: the queue has no name",
 		`{"queues":[{"name":7,"vhost":"v"}]}`:                                                                      "'name' is number instead of a text",

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 	"github.com/basaltmq/basaltmq/wire/amqp/tablejson"
+	"github.com/basaltmq/basaltmq/wire/exactjson"
 )
 
 // FileBytesMax bounds a definitions file: half a million queues and bindings.
@@ -56,19 +56,14 @@ func parse(data []byte, vhost string) (in *broker.Import, refused []broker.Refus
 
 func (p *parser) refuse(at string, err error) {
 	if err != nil && len(p.refused) < refusalsMax {
-		p.refused = append(p.refused, broker.Refusal{At: at, Text: ErrorText(err)})
+		p.refused = append(p.refused, broker.Refusal{At: at, Text: err.Error()})
 	}
 }
 
 func (p *parser) file(data []byte) {
-	var file map[string]json.RawMessage
-	d := json.NewDecoder(bytes.NewReader(data))
-	if err := d.Decode(&file); err != nil {
-		p.refuse("$", fmt.Errorf("is not a JSON object: %w", err))
-		return
-	}
-	if _, err := d.Token(); err != io.EOF {
-		p.refuse("$", errors.New("has something behind the end of its object"))
+	file, err := exactjson.Parse(data)
+	if err != nil {
+		p.refuse("$", err)
 		return
 	}
 	for _, s := range sections {
@@ -96,36 +91,21 @@ func (p *parser) file(data []byte) {
 	slices.Sort(p.ignored)
 }
 
-// ErrorText words errors of package json for who has written the file.
-func ErrorText(err error) string {
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		kinds := map[string]string{"bool": "true or false", "string": "a text", "int64": "a whole number", "slice": "an array", "struct": "an object", "map": "an object"}
-		want := kinds[wrong.Type.Kind().String()]
-		if want == "" {
-			want = wrong.Type.String()
-		}
-		if wrong.Field == "" {
-			return fmt.Sprintf("is %s instead of %s", wrong.Value, want)
-		}
-		return fmt.Sprintf("'%s' is %s instead of %s", wrong.Field, wrong.Value, want)
-	}
-	return err.Error()
-}
-
 // take decodes an element. required fields that are missing, or null, are an
 // error, and so is what is not an object.
 func take(raw json.RawMessage, into any, required ...string) error {
-	var have map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &have); err != nil || have == nil {
-		return errors.New("is not an object")
+	o, err := exactjson.Parse(raw)
+	if err != nil {
+		return err
 	}
-	for _, name := range required {
-		if v, ok := have[name]; !ok || string(v) == "null" {
-			return fmt.Errorf("'%s' is missing", name)
-		}
+	return takeFrom(o, into, required...)
+}
+
+func takeFrom(o exactjson.Object, into any, required ...string) error {
+	if err := o.Need(required...); err != nil {
+		return err
 	}
-	return json.Unmarshal(raw, into)
+	return o.Fill(into)
 }
 
 // home is the virtual host of an element.
@@ -164,7 +144,7 @@ func (t *tagList) UnmarshalJSON(data []byte) error {
 	}
 	var list []string
 	if err := json.Unmarshal(data, &list); err != nil {
-		return errors.New("'tags' is neither an array of texts nor a text")
+		return errors.New("is neither an array of texts nor a text")
 	}
 	*t = list
 	return nil

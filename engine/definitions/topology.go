@@ -7,6 +7,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/wire/amqp/tablejson"
+	"github.com/basaltmq/basaltmq/wire/exactjson"
 )
 
 // policyFields are a policy as files and the HTTP API have it, but for its name
@@ -19,9 +20,9 @@ type policyFields struct {
 }
 
 // ParsePolicy reads a policy as files and the HTTP API have it.
-func ParsePolicy(vhost, name string, raw []byte) (broker.Policy, error) {
+func ParsePolicy(vhost, name string, o exactjson.Object) (broker.Policy, error) {
 	var e policyFields
-	if err := take(raw, &e, "pattern", "definition"); err != nil {
+	if err := takeFrom(o, &e, "pattern", "definition"); err != nil {
 		return broker.Policy{}, err
 	}
 	definition, err := tablejson.Parse(e.Definition)
@@ -36,14 +37,18 @@ func (p *parser) policy(at string, raw json.RawMessage) error {
 		Name  string  `json:"name"`
 		VHost *string `json:"vhost"`
 	}
-	if err := take(raw, &e, "name"); err != nil {
+	o, err := exactjson.Parse(raw)
+	if err != nil {
+		return err
+	}
+	if err := takeFrom(o, &e, "name"); err != nil {
 		return err
 	}
 	vhost, err := p.home(e.VHost)
 	if err != nil {
 		return err
 	}
-	policy, err := ParsePolicy(vhost, e.Name, raw)
+	policy, err := ParsePolicy(vhost, e.Name, o)
 	if err != nil {
 		return err
 	}
@@ -76,7 +81,11 @@ func (p *parser) parameter(at string, raw json.RawMessage) error {
 		}
 		p.in.Limits = append(p.in.Limits, broker.Imported[broker.LimitsImport]{At: at, Value: broker.LimitsImport{VHost: vhost, Limits: l}})
 	case broker.ComponentOperatorPolicy:
-		policy, err := ParsePolicy(vhost, e.Name, e.Value)
+		o, err := exactjson.Parse(e.Value)
+		if err != nil {
+			return fmt.Errorf("'value' %w", err)
+		}
+		policy, err := ParsePolicy(vhost, e.Name, o)
 		if err != nil {
 			return fmt.Errorf("'value': %w", err)
 		}

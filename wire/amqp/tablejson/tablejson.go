@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/basaltmq/basaltmq/wire/amqp"
+	"github.com/basaltmq/basaltmq/wire/exactjson"
 )
 
 // nameBytesMax is what a short string holds.
@@ -36,8 +37,13 @@ func Parse(data []byte) (amqp.Table, error) {
 		return nil, errors.New("has something behind its end")
 	}
 	object, ok := v.(map[string]any)
-	if !ok {
+	switch {
+	case !ok:
 		return nil, errors.New("is not an object")
+	case !utf8.Valid(data):
+		return nil, errors.New("is not UTF-8")
+	case !exactjson.Unique(data, v):
+		return nil, exactjson.Repeated(data)
 	}
 	t, err := table(object)
 	if err == nil {
