@@ -157,7 +157,12 @@ func (e *scramExchange) prove(response []byte) ([]byte, error) {
 		return nil, errors.New("the client's final message has no proof")
 	}
 	without := string(response[:i])
-	proof, err := base64.StdEncoding.DecodeString(string(response[i+3:]))
+	text := string(response[i+3:])
+	proof, err := base64.StdEncoding.Strict().DecodeString(text)
+	// Line ends, which the decoder passes over, are no base64.
+	if strings.ContainsAny(text, "\r\n") {
+		err = errors.New("a line end in the proof")
+	}
 	fields := strings.SplitN(without, ",", 3) // extensions may follow
 	wanted := "c=" + base64.StdEncoding.EncodeToString([]byte(e.bound))
 	if err != nil || len(proof) != sha256.Size || len(fields) < 2 || fields[0] != wanted || fields[1] != "r="+e.nonce {

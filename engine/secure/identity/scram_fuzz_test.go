@@ -50,6 +50,34 @@ func TestScram_UnknownUser(t *testing.T) {
 	}
 }
 
+// TestScram_LineEnds: what a decoder of base64 would pass over makes no proof.
+func TestScram_LineEnds(t *testing.T) {
+	client, err := scram.SHA256.NewClient("joe", "secret", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, between := range []string{"", "\n", "\r\n"} {
+		talk := client.NewConversation()
+		first, err := talk.Step("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := oneUser(t).Begin(amqp.Peer{})
+		challenge, _, _, err := e.Next([]byte(first))
+		if err != nil {
+			t.Fatal(err)
+		}
+		final, err := talk.Step(string(challenge))
+		if err != nil {
+			t.Fatal(err)
+		}
+		middle := len(final) - 8
+		if _, _, _, err = e.Next([]byte(final[:middle] + between + final[middle:])); (err == nil) != (between == "") {
+			t.Errorf("%q in the proof: %v", between, err)
+		}
+	}
+}
+
 // FuzzScram: whatever a client says, nobody is logged in who does not know the
 // password, and each run ends.
 func FuzzScram(f *testing.F) {

@@ -278,6 +278,19 @@ func TestNew_Refuses(t *testing.T) {
 	}
 }
 
+// TestParseKeys_Base64url: a key that is not written as RFC 7515 has it is none.
+func TestParseKeys_Base64url(t *testing.T) {
+	const x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
+	for text, good := range map[string]bool{
+		x: true, x[:20] + `\n` + x[20:]: false, x + `\r\n`: false, x + "=": false, x[:42] + "p": false, strings.ReplaceAll(x, "_", "/"): false,
+	} {
+		_, err := parseKeys([]byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","x":"` + text + `"}]}`))
+		if (err == nil) != good {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 // FuzzParseKeys: any key set is taken or refused, and what is taken can be used.
 func FuzzParseKeys(f *testing.F) {
 	f.Add([]byte(`{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}]}`))

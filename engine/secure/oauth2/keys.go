@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strings"
 )
 
 const (
@@ -109,7 +110,14 @@ func parseKey(raw []byte) (key, error) {
 	return k, err
 }
 
-func decode(s string) ([]byte, error) { return base64.RawURLEncoding.DecodeString(s) }
+// decode reads base64url without padding (RFC 7515, 2): nothing else is in it, not
+// even line ends, which the decoder would pass over.
+func decode(s string) ([]byte, error) {
+	if strings.ContainsAny(s, "\r\n") {
+		return nil, errors.New("a line end in base64url")
+	}
+	return base64.RawURLEncoding.Strict().DecodeString(s)
+}
 
 func rsaKey(n, e string) (crypto.PublicKey, error) {
 	modulus, err := decode(n)

@@ -74,13 +74,14 @@ func judge(r *http.Request) (protocol string, status int, problem string) {
 		}
 		return false
 	}
-	key, err := base64.StdEncoding.DecodeString(r.Header.Get("Sec-WebSocket-Key"))
+	text := r.Header.Get("Sec-WebSocket-Key")
+	key, err := base64.StdEncoding.DecodeString(text)
 	switch {
 	case r.Method != http.MethodGet || !has("Upgrade", "websocket") || !has("Connection", "upgrade"):
 		return "", http.StatusBadRequest, "the only protocol to upgrade to is websocket, by GET"
 	case r.Header.Get("Sec-WebSocket-Version") != "13":
 		return "", http.StatusUpgradeRequired, "the version of WebSocket is 13"
-	case err != nil || len(key) != 16:
+	case err != nil || len(key) != 16 || len(text) != base64.StdEncoding.EncodedLen(16): // the decoder passes over line ends
 		return "", http.StatusBadRequest, "Sec-WebSocket-Key is not base64 of 16 bytes"
 	}
 	asked := false

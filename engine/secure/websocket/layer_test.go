@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -40,6 +42,20 @@ func feed(l *Layer, data []byte, piece func(rest int) int) (plain []byte, err er
 		data = data[k:]
 	}
 	return plain, err
+}
+
+// TestJudge_Key: the key is base64 of 16 bytes, and nothing that only decodes to
+// them.
+func TestJudge_Key(t *testing.T) {
+	for key, good := range map[string]bool{
+		"dGhlIHNhbXBsZSBub25jZQ==": true, "dGhlIHNhbXBs\nZSBub25jZQ==": false, "dGhlIHNhbXBsZSBub25jZQ==\r\n": false, "": false, "dGhlIHNhbXBsZSBub25j": false,
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header = http.Header{"Upgrade": {"websocket"}, "Connection": {"Upgrade"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {key}}
+		if _, status, problem := judge(r); (problem == "") != good || !good && status != http.StatusBadRequest {
+			t.Errorf("%q: %d %s", key, status, problem)
+		}
+	}
 }
 
 func whole(rest int) int { return rest }
