@@ -13,6 +13,8 @@ import (
 	"github.com/basaltmq/basaltmq/engine/admin"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/definitions"
+	"github.com/basaltmq/basaltmq/engine/secure/front"
+	"github.com/basaltmq/basaltmq/engine/secure/proxyproto"
 	"github.com/basaltmq/basaltmq/engine/secure/websocket"
 )
 
@@ -50,10 +52,10 @@ func (e *Engine) serveControl() (err error) {
 		return err
 	}
 	if e.httpListener != nil {
-		e.http = admin.Serve(admin.ServeOptions{Listener: e.httpListener, Handler: h, Logger: e.logger})
+		e.http = admin.Serve(admin.ServeOptions{Listener: e.behindProxies(e.httpListener), Handler: h, Logger: e.logger})
 	}
 	if e.httpsListener != nil {
-		e.https = admin.Serve(admin.ServeOptions{Listener: e.httpsListener, TLS: e.fronts.contexts.Config(), Handler: h, Logger: e.logger})
+		e.https = admin.Serve(admin.ServeOptions{Listener: e.behindProxies(e.httpsListener), TLS: e.fronts.contexts.Config(), Handler: h, Logger: e.logger})
 	}
 	return nil
 }
@@ -89,6 +91,18 @@ func (e *Engine) listenAPI(name string, addr netip.AddrPort) (*net.TCPListener, 
 		return nil, errors.New("the HTTP API cannot listen: the socket that was passed is no TCP socket")
 	}
 	return tcp, nil
+}
+
+// behindProxies has trusted proxies say whom they connect.
+func (e *Engine) behindProxies(l net.Listener) net.Listener {
+	if len(e.config.Secure.HTTPProxies) == 0 {
+		return l
+	}
+	timeout := e.config.Tuning.HandshakeTimeout
+	if timeout <= 0 {
+		timeout = front.HandshakeTimeoutDefault
+	}
+	return &front.ProxyListener{Listener: l, Proxies: proxyproto.NewSources(e.config.Secure.HTTPProxies), Timeout: timeout, Logger: e.logger}
 }
 
 // HTTPAddr is where the management API is; invalid if it is nowhere.

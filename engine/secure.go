@@ -25,6 +25,8 @@ type Secure struct {
 	// Proxies are addresses and networks of those that have to begin their
 	// connections to the AMQP ports with a PROXY header. Empty: nobody may.
 	Proxies []netip.Prefix
+	// HTTPProxies are likewise those of the management API's ports.
+	HTTPProxies []netip.Prefix
 	// UnixPath is a unix socket for AMQP; empty: none.
 	UnixPath string
 	// Identify names the user whom a verified client certificate stands for.

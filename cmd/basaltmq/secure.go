@@ -16,6 +16,9 @@ func secureConfig(c *config.Config) engine.Secure {
 	if c.AMQP.ProxyProtocol {
 		s.Proxies = c.AMQP.ProxyTrustedSources
 	}
+	if c.HTTP.ProxyProtocol {
+		s.HTTPProxies = c.AMQP.ProxyTrustedSources
+	}
 	if c.TLS.Cert != "" {
 		settings := tlsSettings(&c.TLS)
 		s.TLS = &settings

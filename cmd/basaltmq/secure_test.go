@@ -21,6 +21,7 @@ proxy_protocol = true
 proxy_trusted_sources = ["10.0.0.0/8"]
 [http]
 tls_port = 8
+proxy_protocol = true
 [tls]
 cert = "c"
 key = "k"
@@ -58,7 +59,7 @@ verify_aud = false
 	}
 	e := engineConfig(&c.Config)
 	s := e.Secure
-	if s.AMQPSPort != 7 || s.UnixPath != "/run/mq.sock" || s.HTTPS.Port() != 8 || len(s.Proxies) != 1 || s.Proxies[0].String() != "10.0.0.0/8" || s.Identify == nil {
+	if s.AMQPSPort != 7 || s.UnixPath != "/run/mq.sock" || s.HTTPS.Port() != 8 || len(s.Proxies) != 1 || s.Proxies[0].String() != "10.0.0.0/8" || !slices.Equal(s.HTTPProxies, s.Proxies) || s.Identify == nil {
 		t.Errorf("%+v", s)
 	}
 	tls := s.TLS
@@ -82,7 +83,7 @@ verify_aud = false
 	if c, err = off.Load(nil); err != nil {
 		t.Fatal(err)
 	}
-	if s := engineConfig(&c.Config).Secure; s.TLS != nil || s.HTTPS.IsValid() || len(s.Proxies) != 0 {
+	if s := engineConfig(&c.Config).Secure; s.TLS != nil || s.HTTPS.IsValid() || len(s.Proxies) != 0 || len(s.HTTPProxies) != 0 {
 		t.Errorf("without TLS: %+v", s)
 	}
 }

@@ -60,6 +60,7 @@ type AMQP struct {
 type HTTP struct {
 	Bind          netip.Addr
 	Port, TLSPort int
+	ProxyProtocol bool // from amqp.proxy_trusted_sources
 }
 
 // Metrics is the section [metrics]. A port of -1 is off, 0 is a free one.

@@ -251,6 +251,9 @@ func (l *Loaded) check() (problems Problems) {
 	if l.AMQP.ProxyProtocol && len(l.AMQP.ProxyTrustedSources) == 0 {
 		add("amqp.proxy_protocol", "amqp.proxy_protocol needs amqp.proxy_trusted_sources: the addresses of the proxies")
 	}
+	if l.HTTP.ProxyProtocol && len(l.AMQP.ProxyTrustedSources) == 0 {
+		add("http.proxy_protocol", "http.proxy_protocol needs amqp.proxy_trusted_sources: the addresses of the proxies")
+	}
 	if slices.Contains(l.Auth.Backends, "oauth2") && l.OAuth2.Issuer == "" && l.OAuth2.JWKSURI == "" {
 		add("auth.backends", "the backend oauth2 needs oauth2.issuer or oauth2.jwks_uri")
 	}

@@ -46,6 +46,7 @@ func TestLoad_Problems(t *testing.T) {
 		{"sni without certificate", "[[tls.sni]]\nhost = \"a\"\ncert = \"b\"", "needs tls.cert"},
 		{"verify without ca", "[tls]\nverify_peer = \"required\"", "needs tls.ca"},
 		{"proxies nobody trusts", "[amqp]\nproxy_protocol = true", "proxy_trusted_sources"},
+		{"proxies of the API nobody trusts", "[http]\nproxy_protocol = true", "http.proxy_protocol needs amqp.proxy_trusted_sources"},
 		{"oauth2 without issuer", "[auth]\nbackends = [\"oauth2\"]", "oauth2.issuer"},
 		{"no listener", "[amqp]\nport = -1", "no client could connect"},
 	}

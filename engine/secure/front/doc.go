@@ -2,7 +2,8 @@
 // first byte: TLS, a proxy's PROXY header before anything else, unix sockets. A
 // goroutine per connection does what there is to do before the protocol begins,
 // within a time limit; then the socket moves to an event loop and the goroutine
-// ends. Open connections have none.
+// ends. Open connections have none. For servers with a goroutine for each
+// connection, as HTTP's, there is ProxyListener.
 //
 // Invariants:
 //

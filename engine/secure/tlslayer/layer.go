@@ -50,6 +50,9 @@ func (t *Transport) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// NetConn is the socket; nil after Detach.
+func (t *Transport) NetConn() net.Conn { return t.Conn }
+
 // Write implements net.Conn.
 func (t *Transport) Write(p []byte) (int, error) {
 	if t.Conn != nil {

@@ -131,7 +131,9 @@ func (h *Handler) hand(c net.Conn, buffered *bufio.Reader, r *http.Request, prot
 	if _, err := buffered.Read(early); err != nil && len(early) > 0 {
 		return err
 	}
-	t := amqp.Transport{WebSocket: true, Foreign: foreign(r.Header.Get("Origin"))}
+	t := front.TransportOf(c)
+	early = append(early, t.Early...)
+	t.Early, t.WebSocket, t.Foreign = nil, true, foreign(r.Header.Get("Origin"))
 	var inner loop.Layer
 	if secured, ok := c.(*tls.Conn); ok {
 		t.TLS = front.Describe(secured.ConnectionState(), h.Identify)
