@@ -28,7 +28,7 @@ func (e *Engine) serveControl() (err error) {
 	h := admin.NewHandler(admin.Options{
 		Routes: routes, CertificateExpiry: e.certificateExpiry,
 		Upgrade: &websocket.Handler{Accept: e.server.Load().AcceptTransport, Identify: e.identifyPeer, Logger: e.logger},
-		Broker:  e.broker, AMQP: e.server.Load(), Stats: e.stats, Version: e.config.Version, Authenticator: e.login.authenticator,
+		Broker:  e.broker, AMQP: e.server.Load(), Stats: e.stats, Version: e.config.Version, Authenticator: e.login.authenticator, Attempts: &e.login.attempts,
 		Status: func() admin.Status {
 			sockets, files := e.Backends()
 			durability := "fsync"

@@ -10,6 +10,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/secure/identity"
 	"github.com/basaltmq/basaltmq/engine/secure/oauth2"
+	"github.com/basaltmq/basaltmq/engine/stats"
 )
 
 // Auth says how clients log in. The zero value is PLAIN and AMQPLAIN for the
@@ -32,6 +33,7 @@ type login struct {
 	mechanisms    []amqp.Mechanism
 	lockout       *identity.Lockout
 	oauth2        *oauth2.Backend // nil: not asked
+	attempts      stats.Attempts
 }
 
 // openLogin makes what the configuration asks for.

@@ -187,7 +187,7 @@ func (e *Engine) start() error {
 		return err
 	}
 	server := amqp.NewServer(amqp.Options{
-		Broker: e.broker, Mechanisms: e.login.mechanisms, Loops: e.loops,
+		Broker: e.broker, Mechanisms: e.login.mechanisms, Attempts: &e.login.attempts, Loops: e.loops,
 		Logger: e.logger, Version: e.config.Version, Node: nodeName(), Tuning: e.config.Tuning, SetTimestamp: e.config.SetTimestamp,
 	})
 	e.server.Store(server)

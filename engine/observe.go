@@ -134,7 +134,7 @@ func nodeName() string {
 // newExporter makes what answers Prometheus.
 func (e *Engine) newExporter() {
 	e.observed.exporter = metrics.NewExporter(metrics.Options{
-		Broker: e.broker, AMQP: e.server.Load(), Loops: e.loops, Pool: &e.pool, Version: e.config.Version, Node: nodeName(),
+		Broker: e.broker, AMQP: e.server.Load(), Loops: e.loops, Pool: &e.pool, Version: e.config.Version, Node: nodeName(), Attempts: &e.login.attempts,
 		Space: func() (free, floor int64, alarm bool) {
 			if s := e.space.Load(); s != nil {
 				return s.free, s.floor, s.alarm != ""

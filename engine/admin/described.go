@@ -1,6 +1,9 @@
 package admin
 
-import "github.com/basaltmq/basaltmq/engine/amqp"
+import (
+	"github.com/basaltmq/basaltmq/engine/amqp"
+	"github.com/basaltmq/basaltmq/engine/stats"
+)
 
 // description is what a route takes and answers.
 type description struct{ body, answer any }
@@ -15,8 +18,8 @@ func describedRoutes() map[string]description {
 		"GET /api/nodes":                                 {nil, []Node{}},
 		"GET /api/nodes/{node}":                          {nil, Node{}},
 		"GET /api/nodes/{node}/memory":                   {nil, map[string]Memory{}},
-		"GET /api/auth/attempts/{node}":                  {nil, []Attempts{}},
-		"GET /api/auth/attempts/{node}/source":           {nil, []Attempts{}},
+		"GET /api/auth/attempts/{node}":                  {nil, []stats.ProtocolAttempts{}},
+		"GET /api/auth/attempts/{node}/source":           {nil, []stats.SourceAttempts{}},
 		"PUT /api/auth/hash_password":                    {struct{ Password string }{}, map[string]string{}},
 		"GET /api/auth/hash_password/{password}":         {nil, map[string]string{}},
 		"GET /api/cluster-name":                          {nil, nameBody{}},

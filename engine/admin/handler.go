@@ -13,6 +13,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/amqp"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/metrics"
+	"github.com/basaltmq/basaltmq/engine/stats"
 )
 
 // Options are what the handler administers.
@@ -22,6 +23,9 @@ type Options struct {
 	Stats   *metrics.Stats // nil: no counters and rates
 	Version string
 	Logger  *slog.Logger // nil: nowhere
+	// Attempts counts logins, those of other protocols included; nil: those to the
+	// API alone.
+	Attempts *stats.Attempts
 	// Node is the node's name; empty: basaltmq@ and the name of the machine.
 	Node string
 	// Status says what else there is to know of the process.
@@ -60,15 +64,17 @@ type Status struct {
 type Handler struct {
 	Options
 	commits
-	router   router
-	attempts attempts
-	holding  holding // of messages
+	router  router
+	holding holding // of messages
 }
 
 // NewHandler makes a Handler.
 func NewHandler(o Options) *Handler {
 	if o.Authenticator == nil {
 		o.Authenticator = o.Broker
+	}
+	if o.Attempts == nil {
+		o.Attempts = new(stats.Attempts)
 	}
 	if o.Node == "" {
 		name, err := os.Hostname()

@@ -11,6 +11,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/amqp"
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	wire "github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -140,7 +141,11 @@ func (h *Handler) identify(r *http.Request) (*Identity, error) {
 	if err == nil {
 		login, err = login.Finish()
 	}
-	h.attempts.count(remote, err == nil)
+	name := string(user)
+	if err == nil {
+		name = login.User.Name
+	}
+	h.Attempts.Count(stats.HTTP, remote, name, err == nil)
 	if err != nil {
 		if !errors.Is(err, broker.ErrRefused) {
 			return nil, err

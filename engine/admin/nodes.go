@@ -113,20 +113,20 @@ func (h *Handler) nodeRoutes() {
 		}
 		return map[string]Memory{"memory": memory()}, nil
 	})
-	h.get("/api/auth/attempts/{node}", Administrator, "Logins to the API", func(q *request) (any, error) {
+	h.get("/api/auth/attempts/{node}", Monitoring, "Logins by protocol", func(q *request) (any, error) {
 		if err := h.checkNode(q); err != nil {
 			return nil, err
 		}
-		return h.attempts.list(), nil
+		return h.Attempts.Totals(), nil
 	})
-	h.get("/api/auth/attempts/{node}/source", Administrator, "Logins to the API by address", func(q *request) (any, error) {
+	h.get("/api/auth/attempts/{node}/source", Monitoring, "Logins by address, user and protocol: those that were seen last", func(q *request) (any, error) {
 		if err := h.checkNode(q); err != nil {
 			return nil, err
 		}
-		return h.attempts.bySource(), nil
+		return h.Attempts.BySource(), nil
 	})
-	h.change("DELETE /api/auth/attempts/{node}", Administrator, "Count logins to the API anew", h.forgetAttempts)
-	h.change("DELETE /api/auth/attempts/{node}/source", Administrator, "Count logins to the API by address anew", h.forgetAttempts)
+	h.change("DELETE /api/auth/attempts/{node}", Administrator, "Count logins anew", h.forgetAttempts)
+	h.change("DELETE /api/auth/attempts/{node}/source", Administrator, "Count logins anew", h.forgetAttempts)
 	h.get("/api/nodes/gc_stats", Administrator, "What the collector of the Go heap did", func(*request) (any, error) {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
@@ -143,6 +143,14 @@ func (h *Handler) nodeRoutes() {
 	}
 	h.change("POST /api/nodes/gc_collect", Administrator, "Collect garbage of the Go heap now", collect)
 	h.change("POST /api/nodes/{node}/gc_collect", Administrator, "Collect garbage of the Go heap now", collect)
+}
+
+func (h *Handler) forgetAttempts(q *request) (uint64, error) {
+	if err := h.checkNode(q); err != nil {
+		return 0, err
+	}
+	h.Attempts.Reset()
+	return 0, nil
 }
 
 // Memory is what memory is used for, in bytes.

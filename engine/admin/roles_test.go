@@ -46,11 +46,17 @@ func TestLogin(t *testing.T) {
 			t.Errorf("%+v: %d %s %v", step, w.Code, w.Body, w.Header())
 		}
 	}
-	if w := as(h, "", "GET", "/api/auth/attempts/"+h.Node, ""); !strings.Contains(w.Body.String(), `"auth_attempts":10,"auth_attempts_failed":5,"auth_attempts_succeeded":5`) {
+	if w := as(h, "", "GET", "/api/auth/attempts/"+h.Node, ""); !strings.Contains(w.Body.String(), `[{"protocol":"http","auth_attempts":10,"auth_attempts_failed":5,"auth_attempts_succeeded":5}]`) {
 		t.Errorf("attempts: %s", w.Body)
 	}
-	if w := as(h, "", "GET", "/api/auth/attempts/"+h.Node+"/source", ""); !strings.Contains(w.Body.String(), `"remote_address":"192.0.2.1"`) {
+	if w := as(h, "", "GET", "/api/auth/attempts/"+h.Node+"/source", ""); !strings.Contains(w.Body.String(), `{"remote_address":"192.0.2.1","username":"ann","protocol":"http","auth_attempts":1,"auth_attempts_failed":0,"auth_attempts_succeeded":1}`) {
 		t.Errorf("attempts by source: %s", w.Body)
+	}
+	if w := as(h, "", "DELETE", "/api/auth/attempts/"+h.Node, ""); w.Code != http.StatusNoContent {
+		t.Errorf("forget: %d %s", w.Code, w.Body)
+	}
+	if w := as(h, "", "GET", "/api/auth/attempts/"+h.Node+"/source", ""); strings.TrimSpace(w.Body.String()) != "[]" {
+		t.Errorf("attempts that were forgotten: %s", w.Body)
 	}
 }
 

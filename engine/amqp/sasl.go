@@ -8,6 +8,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/loop"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
@@ -183,13 +184,29 @@ func (c *conn) converse(response []byte) error {
 // logIn completes a login, elsewhere if it takes long; nothing is read from the
 // client meanwhile.
 func (c *conn) logIn(mechanism, user string, login broker.Login, err error) error {
+	count, remote := c.shard.srv.attempts, c.sock.Remote().Addr()
 	if err != nil || login.Later == nil {
+		count.Count(stats.AMQP091, remote, nameOf(user, login), err == nil)
 		return c.loggedIn(mechanism, user, login, err)
 	}
-	c.later(login.Later, stateStart, func(login broker.Login, err error) error {
+	later := login.Later
+	// Counted there: also if the client does not wait for the answer.
+	c.later(func() (broker.Login, error) {
+		login, err := later()
+		count.Count(stats.AMQP091, remote, nameOf(user, login), err == nil)
+		return login, err
+	}, stateStart, func(login broker.Login, err error) error {
 		return c.loggedIn(mechanism, user, login, err)
 	})
 	return nil
+}
+
+// nameOf is the user's name: a token may know better than its client.
+func nameOf(user string, login broker.Login) string {
+	if login.User != nil {
+		return login.User.Name
+	}
+	return user
 }
 
 // later runs what may block on a goroutine, and then, if the connection is still

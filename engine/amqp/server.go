@@ -6,6 +6,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/loop"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/segstore/bodies"
@@ -20,7 +21,8 @@ type Options struct {
 	Loops      []*loop.Loop
 	Logger     *slog.Logger
 	Version    string
-	Node       string // for traces
+	Node       string          // for traces
+	Attempts   *stats.Attempts // logins are counted there; nil: nowhere
 
 	Tuning Tuning
 	// SetTimestamp gives messages that come without a timestamp property one.
@@ -31,6 +33,7 @@ type Options struct {
 type Server struct {
 	broker       *broker.Broker
 	mechanisms   []Mechanism
+	attempts     *stats.Attempts
 	logger       *slog.Logger
 	version      string
 	node         string
@@ -92,7 +95,7 @@ func (sh *shard) remove(c *conn) {
 // NewServer makes a Server.
 func NewServer(o Options) *Server {
 	s := &Server{
-		broker: o.Broker, mechanisms: o.Mechanisms, logger: o.Logger, version: o.Version, node: o.Node,
+		broker: o.Broker, mechanisms: o.Mechanisms, attempts: o.Attempts, logger: o.Logger, version: o.Version, node: o.Node,
 		bodies: o.Broker.Bodies(), setTimestamp: o.SetTimestamp,
 	}
 	if s.mechanisms == nil {

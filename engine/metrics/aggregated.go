@@ -124,6 +124,7 @@ func (e *Exporter) aggregated(q *query, p *page) {
 		p.float(m.value(o), protocol...)
 	}
 	e.deadLetters(p)
+	e.attempts(p)
 	hostFamilies(p, o.hosts)
 	loopFamilies(p, o)
 	e.histograms(p)
@@ -220,6 +221,27 @@ func loopFamilies(p *page, o *overall) {
 	each("connections", gauge, "Sockets of the loop.", func(f *loop.Figures) float64 { return float64(f.Conns) })
 	each("received_bytes_total", counter, "Bytes received.", func(f *loop.Figures) float64 { return float64(f.BytesRead) })
 	each("sent_bytes_total", counter, "Bytes sent.", func(f *loop.Figures) float64 { return float64(f.BytesSent) })
+}
+
+// attempts are logins by protocol.
+func (e *Exporter) attempts(p *page) {
+	if e.Attempts == nil {
+		return
+	}
+	totals := e.Attempts.Totals()
+	for _, m := range []struct {
+		name, help string
+		value      func(c *stats.AttemptCounts) uint64
+	}{
+		{"auth_attempts_total", "Logins that were tried.", func(c *stats.AttemptCounts) uint64 { return c.All }},
+		{"auth_attempts_succeeded_total", "Logins that succeeded.", func(c *stats.AttemptCounts) uint64 { return c.Succeeded }},
+		{"auth_attempts_failed_total", "Logins that were refused.", func(c *stats.AttemptCounts) uint64 { return c.Failed }},
+	} {
+		p.family(m.name, counter, m.help)
+		for i := range totals {
+			p.uint(m.value(&totals[i].AttemptCounts), "protocol", totals[i].Protocol)
+		}
+	}
 }
 
 // deadLetters are by reason, as RabbitMQ names them.

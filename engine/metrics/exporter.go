@@ -11,6 +11,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/amqp"
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/loop"
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/segstore/arena"
 )
 
@@ -22,6 +23,8 @@ type Options struct {
 	Pool    *arena.Pool
 	Version string
 	Node    string
+	// Attempts are logins; nil: none are told of.
+	Attempts *stats.Attempts
 	// Space says how much of the disk is free, the floor below which publishers
 	// are blocked, and whether they are.
 	Space func() (free, floor int64, alarm bool)
