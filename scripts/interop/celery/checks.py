@@ -28,7 +28,7 @@ def main():
     import checks_celery  # reads the two
 
     try:
-        return harness.run(sys.argv[1:])
+        return harness.run()
     finally:
         checks_celery.stop()
         shutil.rmtree(work)

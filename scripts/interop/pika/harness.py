@@ -1,52 +1,16 @@
-"""Check runner for the pika suite: registration, expectations, time limits, unique names.
-
-A check is a function decorated with @check("what it proves"). It gets a Context, whose connections and
-queues are cleaned up afterwards. Each check runs under SIGALRM, so nothing can hang.
-"""
+"""What the checks of pika need beside suite.py: queues and exchanges, what an error must say, waiting."""
 import os
-import re
-import signal
 import sys
-import time
-import uuid
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 
 import pika
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
-URL = os.environ.get("AMQP_URL") or "amqp://guest:guest@127.0.0.1:5672/"
+import suite
+from suite import URL, WAIT_SECONDS_MAX, Failed, check, equal, holds  # noqa: F401  (the checks import them from here)
+
 CHECK_SECONDS_MAX = 15  # one check; the suite as a whole stays under a minute
-WAIT_SECONDS_MAX = 10  # one wait for a condition inside a check
-_CHECKS = []
-
-
-class Failed(Exception):
-    """An expectation that did not hold."""
-
-
-class TimedOut(Exception):
-    """A check that ran longer than CHECK_SECONDS_MAX."""
-
-
-def check(name):
-    """Registers a check under a name."""
-
-    def register(function):
-        _CHECKS.append((name, function))
-        return function
-
-    return register
-
-
-def equal(what, got, expected):
-    """Fails unless got == expected."""
-    if got != expected:
-        raise Failed("%s: expected %r, got %r" % (what, expected, got))
-
-
-def holds(what, condition, got=None):
-    """Fails unless condition is true; got is shown."""
-    if not condition:
-        raise Failed("expected %s, got %r" % (what, got))
 
 
 def closes_channel(code, text, action):
@@ -82,39 +46,17 @@ def parameters(**overrides):
     return result
 
 
-class Context:
-    """What a check works with: a lazily opened connection and channel, and unique names."""
+class Context(suite.Context):
+    """What a check works with."""
 
-    def __init__(self):
-        self.prefix = "interop-pika-" + uuid.uuid4().hex[:12]
-        self._connections = []
-        self._cleanup = []
-        self._count = 0
-        self._connection = None
-        self._channel = None
+    suite = "pika"
 
-    def name(self, suffix=""):
-        """A name nobody else uses."""
-        self._count += 1
-        return "%s-%d%s" % (self.prefix, self._count, suffix)
+    def open_connection(self, **overrides):
+        return pika.BlockingConnection(parameters(**overrides))
 
-    def connect(self, **overrides):
-        """A further connection, closed after the check."""
-        connection = pika.BlockingConnection(parameters(**overrides))
-        self._connections.append(connection)
-        return connection
-
-    @property
-    def connection(self):
-        if self._connection is None:
-            self._connection = self.connect()
-        return self._connection
-
-    @property
-    def channel(self):
-        if self._channel is None:
-            self._channel = self.connection.channel()
-        return self._channel
+    def close_connection(self, connection):
+        if connection.is_open:
+            connection.close()
 
     def queue(self, channel=None, **arguments):
         """Declares an exclusive queue with a unique name and returns the name."""
@@ -132,26 +74,14 @@ class Context:
         self.later(lambda clean: clean.exchange_delete(name))
         return name
 
-    def later(self, action):
-        """Registers a clean-up action; it gets a fresh channel."""
-        self._cleanup.append(action)
-
-    def close(self):
-        """Closes everything that the check opened, then cleans up."""
-        for connection in self._connections:
+    def clean(self, actions):
+        connection = pika.BlockingConnection(parameters())
+        for action in actions:
             try:
-                if connection.is_open:
-                    connection.close()
-            except Exception:  # the broker may be closing it at the same moment
+                action(connection.channel())
+            except ChannelClosedByBroker:
                 pass
-        if self._cleanup:
-            connection = pika.BlockingConnection(parameters())
-            for action in self._cleanup:
-                try:
-                    action(connection.channel())
-                except ChannelClosedByBroker:
-                    pass
-            connection.close()
+        connection.close()
 
 
 def publish(channel, queue, *bodies, exchange="", properties=None):
@@ -183,56 +113,9 @@ def ready(channel, queue):
 
 def wait_until(what, condition, connection):
     """Processes the connection's events until condition() is true."""
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while not condition():
-        if time.monotonic() > deadline:
-            raise Failed("timed out waiting for " + what)
-        connection.process_data_events(time_limit=0.02)
-
-
-def report(*fields):
-    """Appends a line to the file that scores reads (scores/doc.go); without one, nothing."""
-    path = os.environ.get("INTEROP_RESULTS")
-    if path:
-        with open(path, "a", encoding="utf-8") as results:
-            results.write("\t".join(re.sub(r"\s+", " ", field) for field in fields) + "\n")
+    suite.until(what, condition, lambda: connection.process_data_events(time_limit=0.02))
 
 
 def run():
     """Runs all registered checks; returns the exit status."""
-
-    def alarm(signum, frame):
-        raise TimedOut("longer than %d s" % CHECK_SECONDS_MAX)
-
-    signal.signal(signal.SIGALRM, alarm)
-    wanted = sys.argv[1:]
-    report("client", "pika " + pika.__version__)
-    passed = failed = 0
-    for name, function in _CHECKS:
-        if wanted and not any(word in name for word in wanted):
-            continue
-        context = Context()
-        started = time.monotonic()
-        signal.alarm(CHECK_SECONDS_MAX)
-        try:
-            function(context)
-            passed += 1
-            report("pass", name)
-            if os.environ.get("VERBOSE"):
-                print("ok   %s (%.2f s)" % (name, time.monotonic() - started))
-        except Exception as error:
-            failed += 1
-            detail = str(error) if isinstance(error, Failed) else repr(error)
-            report("fail", name, detail)
-            print("FAIL %s: %s" % (name, detail))
-        finally:
-            signal.alarm(CHECK_SECONDS_MAX)
-            try:
-                context.close()
-            except Exception as error:
-                print("     clean-up after %s: %r" % (name, error))
-            signal.alarm(0)
-        sys.stdout.flush()
-    report("done")
-    print("%d passed, %d failed" % (passed, failed))
-    return 0 if passed and not failed else 1
+    return suite.run("pika " + pika.__version__, Context, CHECK_SECONDS_MAX)
