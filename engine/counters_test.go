@@ -119,6 +119,20 @@ func TestCounters_PublishGetAck(t *testing.T) {
 	}
 }
 
+// declareKind declares a durable queue of a kind.
+func declareKind(c *amqptest.Client, name, kind string) {
+	var arguments wire.TableBuilder
+	switch kind {
+	case "priority":
+		arguments.SetInt64("x-max-priority", 3)
+	case "stream":
+		arguments.SetString("x-queue-type", "stream")
+	case "limited":
+		arguments.SetInt64("x-max-length", 100)
+	}
+	amqptest.Ask[*wire.QueueDeclareOk](c, 1, c.QueueDeclare(name, amqptest.Durable, arguments.Table()))
+}
+
 // TestCounters_Deliveries: with and without acknowledgements, from a plain queue,
 // a priority queue and a stream; what is taken and not sent does not count.
 func TestCounters_Deliveries(t *testing.T) {
@@ -128,14 +142,7 @@ func TestCounters_Deliveries(t *testing.T) {
 			t.Parallel()
 			e := start(t)
 			c := open(t, e)
-			var arguments wire.TableBuilder
-			switch kind {
-			case "priority":
-				arguments.SetInt64("x-max-priority", 3)
-			case "stream":
-				arguments.SetString("x-queue-type", "stream")
-			}
-			amqptest.Ask[*wire.QueueDeclareOk](c, 1, c.QueueDeclare("q", amqptest.Durable, arguments.Table()))
+			declareKind(c, "q", kind)
 			c.PublishAll(1, "q", "1", "22", "333", "4444")
 			amqptest.Ask[*wire.BasicQosOk](c, 1, &wire.BasicQos{PrefetchCount: 2})
 			if kind == "stream" {

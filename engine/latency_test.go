@@ -16,14 +16,7 @@ func TestLatencies(t *testing.T) {
 			t.Parallel()
 			e := start(t)
 			c := open(t, e)
-			var arguments wire.TableBuilder
-			switch kind {
-			case "priority":
-				arguments.SetInt64("x-max-priority", 3)
-			case "limited":
-				arguments.SetInt64("x-max-length", 100)
-			}
-			amqptest.Ask[*wire.QueueDeclareOk](c, 1, c.QueueDeclare("q", amqptest.Durable, arguments.Table()))
+			declareKind(c, "q", kind)
 			amqptest.Ask[*wire.ConfirmSelectOk](c, 1, &wire.ConfirmSelect{})
 			for i := range 3 {
 				c.Publish(1, amqptest.Message{Key: "q", Body: "x", Persistent: true})

@@ -72,6 +72,9 @@ func (o *backlogOptions) finish() error {
 	if err := o.Target.Finish(); err != nil {
 		return err
 	}
+	if err := checkAcks(o.Prefetch, o.AckEvery); err != nil {
+		return err
+	}
 	switch {
 	case o.Messages == 0 || o.Messages > backlogMessagesMax:
 		return cli.Usagef("--messages is 1 to %d", backlogMessagesMax)
@@ -79,12 +82,8 @@ func (o *backlogOptions) finish() error {
 		return cli.Usagef("--size is %d to %d", client.StampBytes, bodyBytesMax)
 	case o.Publishers < 1 || o.Publishers > connectionsMax:
 		return cli.Usagef("--publishers is 1 to %d", connectionsMax)
-	case o.Prefetch > prefetchMax:
-		return cli.Usagef("--prefetch is at most %d", prefetchMax)
 	case o.AckEvery > 0 && o.Messages%uint64(o.AckEvery) != 0:
 		return cli.Usagef("--ack %d would leave a rest of %d messages unacknowledged", o.AckEvery, o.Messages%uint64(o.AckEvery))
-	case o.Prefetch > 0 && o.AckEvery > o.Prefetch:
-		return cli.Usagef("--ack %d would never happen with --prefetch %d", o.AckEvery, o.Prefetch)
 	case o.Queue == "" || len(o.Queue) > shortStringMax:
 		return cli.Usagef("--queue is 1 to %d bytes", shortStringMax)
 	case o.Stall <= 0:

@@ -71,15 +71,14 @@ func (o *fanoutOptions) finish() error {
 	if err := o.Target.Finish(); err != nil {
 		return err
 	}
+	if err := checkAcks(o.Prefetch, o.AckEvery); err != nil {
+		return err
+	}
 	switch {
 	case o.Size > bodyBytesMax:
 		return cli.Usagef("--size is at most %d", bodyBytesMax)
 	case o.Publishers < 1 || o.Publishers > connectionsMax:
 		return cli.Usagef("--publishers is 1 to %d", connectionsMax)
-	case o.Prefetch > prefetchMax:
-		return cli.Usagef("--prefetch is at most %d", prefetchMax)
-	case o.Prefetch > 0 && o.AckEvery > o.Prefetch:
-		return cli.Usagef("--ack %d would never happen with --prefetch %d", o.AckEvery, o.Prefetch)
 	case o.Prefix == "" || len(o.Prefix) > shortStringMax-16 || strings.Contains(o.Prefix, "%"):
 		return cli.Usagef("--prefix is 1 to %d bytes without %%", shortStringMax-16)
 	case o.Duration <= 0:
@@ -133,11 +132,7 @@ func runFanout(ctx context.Context, o *fanoutOptions, out scenario.Console) erro
 			r.Rows = append(r.Rows, row)
 		}
 	}
-	r.Interrupted = ctx.Err() != nil
-	if failure != nil {
-		r.Error = failure.Error()
-	}
-	r.Environment = scenario.ReadEnvironment(o.Record)
+	o.End(ctx, &r.Head, failure)
 	if len(r.Rows) == 0 && failure != nil {
 		return failure
 	}

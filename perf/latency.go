@@ -85,15 +85,14 @@ func (o *latencyOptions) finish() error {
 	if err := o.Target.Finish(); err != nil {
 		return err
 	}
+	if err := checkAcks(o.Prefetch, o.AckEvery); err != nil {
+		return err
+	}
 	switch {
 	case o.Size < minLatencyBytes || o.Size > bodyBytesMax:
 		return cli.Usagef("--size is %d to %d", minLatencyBytes, bodyBytesMax)
 	case o.Publishers < 1 || o.Publishers > connectionsMax || o.Consumers < 1 || o.Consumers > connectionsMax:
 		return cli.Usagef("--publishers and --consumers are 1 to %d", connectionsMax)
-	case o.Prefetch > prefetchMax:
-		return cli.Usagef("--prefetch is at most %d", prefetchMax)
-	case o.Prefetch > 0 && o.AckEvery > o.Prefetch:
-		return cli.Usagef("--ack %d would never happen with --prefetch %d", o.AckEvery, o.Prefetch)
 	case o.Queue == "" || len(o.Queue) > shortStringMax:
 		return cli.Usagef("--queue is 1 to %d bytes", shortStringMax)
 	case o.Duration <= 0:

@@ -60,11 +60,7 @@ func percentileSeries(h *hdrhistogram.Histogram) []percentile {
 
 // finish fills in what concerns all rows.
 func (r *latencyResult) finish(ctx context.Context, failure error) {
-	r.Interrupted = ctx.Err() != nil
-	if failure != nil {
-		r.Error = failure.Error()
-	}
-	r.Environment = scenario.ReadEnvironment(r.Options.Record)
+	r.Options.End(ctx, &r.Head, failure)
 }
 
 // check returns what makes the run a failure although it was measured.

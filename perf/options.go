@@ -109,6 +109,9 @@ func (o *throughputOptions) finish(flags *cli.FlagSet) error {
 	if err := o.Target.Finish(); err != nil {
 		return err
 	}
+	if err := checkAcks(o.Prefetch, o.AckEvery); err != nil {
+		return err
+	}
 	o.routingSet = flags.Given("routing-key")
 	if (flags.Given("pmessages") || flags.Given("cmessages")) && !flags.Given("warmup") {
 		o.Warmup = 0
@@ -124,10 +127,6 @@ func (o *throughputOptions) finish(flags *cli.FlagSet) error {
 		return cli.Usagef("-l stores a timestamp in the body: --size must be at least %d", client.StampBytes)
 	case o.Verify && o.RandomBodies && !client.NewBodyLayout(o.body()).Identity:
 		return cli.Usagef("-V with --random-bodies stores a number in the body: --size must be at least %d", client.NewBodyLayout(o.body()).HeadBytes()+client.StampBytes)
-	case o.Prefetch > prefetchMax:
-		return cli.Usagef("--prefetch is at most %d", prefetchMax)
-	case o.Prefetch > 0 && o.AckEvery > o.Prefetch:
-		return cli.Usagef("--ack %d would never happen with --prefetch %d", o.AckEvery, o.Prefetch)
 	case o.Vary > varyMax:
 		return cli.Usagef("--vary is at most %d", varyMax)
 	case o.Vary > 0 && (o.Verify || o.MeasureLatency || o.RandomBodies || o.QueuePattern != ""):
@@ -148,6 +147,17 @@ func (o *throughputOptions) finish(flags *cli.FlagSet) error {
 		return cli.Usagef("publishers need a queue, an exchange or a routing key")
 	case o.QueuePattern == "" && o.Queue == "" && o.Poll:
 		return cli.Usagef("--poll needs a named queue")
+	}
+	return nil
+}
+
+// checkAcks judges --prefetch and --ack, which depend on each other.
+func checkAcks(prefetch, ackEvery int) error {
+	switch {
+	case prefetch > prefetchMax:
+		return cli.Usagef("--prefetch is at most %d", prefetchMax)
+	case prefetch > 0 && ackEvery > prefetch:
+		return cli.Usagef("--ack %d would never happen with --prefetch %d", ackEvery, prefetch)
 	}
 	return nil
 }

@@ -33,11 +33,7 @@ func describe(r *results.ChurnRow) string {
 
 // finish fills in what concerns all rows.
 func (r *Result) finish(ctx context.Context, failure error) {
-	r.Interrupted = ctx.Err() != nil
-	if failure != nil {
-		r.Error = failure.Error()
-	}
-	r.Environment = scenario.ReadEnvironment(r.Options.Record)
+	r.Options.End(ctx, &r.Head, failure)
 }
 
 // check returns what makes a run a failure although it was measured.

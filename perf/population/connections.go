@@ -53,13 +53,7 @@ func connectionScenario() scenario.Scenario {
 				if err := o.finish(); err != nil {
 					return err
 				}
-				release, err := o.Begin()
-				if err != nil {
-					return err
-				}
-				defer release()
-				r := newResult(name, "connections", o)
-				return r.end(ctx, &o.common, o.run(ctx, r, out), out)
+				return o.common.run(ctx, newResult(name, "connections", o), o.run, out)
 			}
 		},
 	}

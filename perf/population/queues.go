@@ -58,13 +58,7 @@ func queueScenario() scenario.Scenario {
 				if err := o.finish(); err != nil {
 					return err
 				}
-				release, err := o.Begin()
-				if err != nil {
-					return err
-				}
-				defer release()
-				r := newResult(name, "queues", o)
-				return r.end(ctx, &o.common, o.run(ctx, r, out), out)
+				return o.common.run(ctx, newResult(name, "queues", o), o.run, out)
 			}
 		},
 	}

@@ -45,13 +45,19 @@ func (r *Result) compare(row *results.CountRow) {
 	}
 }
 
+// run measures and writes the result.
+func (o *common) run(ctx context.Context, r *Result, measure func(context.Context, *Result, scenario.Console) error, out scenario.Console) error {
+	release, err := o.Begin()
+	if err != nil {
+		return err
+	}
+	defer release()
+	return r.end(ctx, o, measure(ctx, r, out), out)
+}
+
 // end writes the result, with what went wrong.
 func (r *Result) end(ctx context.Context, o *common, failure error, out scenario.Console) error {
-	r.Interrupted = ctx.Err() != nil
-	if failure != nil {
-		r.Error = failure.Error()
-	}
-	r.Environment = scenario.ReadEnvironment(o.Record)
+	o.End(ctx, &r.Head, failure)
 	if len(r.Rows) == 0 && failure != nil {
 		return failure
 	}

@@ -2,6 +2,7 @@ package results
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -72,48 +73,33 @@ func Parse(fileName string, raw []byte) (*Recorded, error) {
 	}
 	result := &Recorded{Release: parts[1], Name: parts[2], Head: head}
 	var target any
-	switch scenario := head.Scenario; scenario {
-	case "throughput":
-		result.Throughput = new(Throughput)
-		target = result.Throughput
-	case "confirm":
-		result.Confirm = new(Confirm)
-		target = result.Confirm
-	case "backlog":
-		result.Backlog = new(Backlog)
-		target = result.Backlog
-	case "calibrate":
-		result.Calibrate = new(Calibrate)
-		target = result.Calibrate
-	case "suite":
-		result.Suite = new(Suite)
-		target = result.Suite
-	case "open":
-		result.Open = new(Open)
-		target = result.Open
-	case "latency":
-		result.Latencies = new(Latencies)
-		target = result.Latencies
-	case "fanout":
-		result.Fanout = new(Fanout)
-		target = result.Fanout
-	case "gate":
-		result.Gate = new(Gate)
-		target = result.Gate
-	case "features":
-		result.Features = new(Features)
-		target = result.Features
+	switch scenario := head.Scenario; {
+	case scenario == "throughput":
+		target = fresh(&result.Throughput)
+	case scenario == "confirm":
+		target = fresh(&result.Confirm)
+	case scenario == "backlog":
+		target = fresh(&result.Backlog)
+	case scenario == "calibrate":
+		target = fresh(&result.Calibrate)
+	case scenario == "suite":
+		target = fresh(&result.Suite)
+	case scenario == "open":
+		target = fresh(&result.Open)
+	case scenario == "latency":
+		target = fresh(&result.Latencies)
+	case scenario == "fanout":
+		target = fresh(&result.Fanout)
+	case scenario == "gate":
+		target = fresh(&result.Gate)
+	case scenario == "features":
+		target = fresh(&result.Features)
+	case isChurn(scenario):
+		target = fresh(&result.Churn)
+	case isPopulation(scenario):
+		target = fresh(&result.Population)
 	default:
-		switch {
-		case isChurn(scenario):
-			result.Churn = new(Churn)
-			target = result.Churn
-		case isPopulation(scenario):
-			result.Population = new(Population)
-			target = result.Population
-		default:
-			return nil, fmt.Errorf("scenario %q has no table", scenario)
-		}
+		return nil, fmt.Errorf("scenario %q has no table", scenario)
 	}
 	if err := json.Unmarshal(raw, target); err != nil {
 		return nil, fmt.Errorf("not a result of the scenario %s: %w", head.Scenario, err)
@@ -122,6 +108,12 @@ func Parse(fileName string, raw []byte) (*Recorded, error) {
 		return nil, err
 	}
 	return result, result.check()
+}
+
+// fresh makes the value of a pointer, and returns it.
+func fresh[T any](field **T) *T {
+	*field = new(T)
+	return *field
 }
 
 // check refuses what must be neither shown nor compared.
@@ -137,19 +129,21 @@ func (h Head) check() error {
 	return nil
 }
 
+var errNoOptions = errors.New("the result does not say its options")
+
 // check looks for what the rendering relies on, and for results that failed.
 func (r *Recorded) check() error {
 	switch {
 	case r.Throughput != nil:
 		if r.Throughput.Options == nil {
-			return fmt.Errorf("the result does not say its options")
+			return errNoOptions
 		}
 		if r.Throughput.VerifyFailures+r.Throughput.OutOfOrder > 0 {
 			return fmt.Errorf("its verification failed")
 		}
 	case r.Confirm != nil:
 		if r.Confirm.Options == nil {
-			return fmt.Errorf("the result does not say its options")
+			return errNoOptions
 		}
 		for _, row := range r.Confirm.Rows {
 			if row == nil || row.Latency == nil {
@@ -169,12 +163,12 @@ func (r *Recorded) check() error {
 		return r.Open.check()
 	case r.Latencies != nil:
 		if r.Latencies.Options == nil {
-			return fmt.Errorf("the result does not say its options")
+			return errNoOptions
 		}
 		return r.Latencies.Check()
 	case r.Fanout != nil:
 		if r.Fanout.Options == nil {
-			return fmt.Errorf("the result does not say its options")
+			return errNoOptions
 		}
 		return checkRows(r.Fanout.Rows)
 	case r.Churn != nil:
@@ -186,7 +180,7 @@ func (r *Recorded) check() error {
 	case r.Features != nil:
 		return r.Features.Check()
 	case r.Calibrate.Options == nil:
-		return fmt.Errorf("the result does not say its options")
+		return errNoOptions
 	}
 	return nil
 }

@@ -60,6 +60,16 @@ func (o *Target) Finish() error {
 	return nil
 }
 
+// End fills in what concerns a whole result: whether it is one, and where it was
+// measured.
+func (o *Target) End(ctx context.Context, head *results.Head, failure error) {
+	head.Interrupted = ctx.Err() != nil
+	if failure != nil {
+		head.Error = failure.Error()
+	}
+	head.Environment = ReadEnvironment(o.Record)
+}
+
 // Begin is what every run begins with: it finds out whether the result can
 // be written and the broker's process be read, and reserves processors for the
 // loops until release is called.
