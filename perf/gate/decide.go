@@ -36,7 +36,14 @@ func (r Rules) decide(t Threshold, s Samples, paired bool) FigureVerdict {
 		Threshold: t, Samples: s,
 		MedianBaseline: stats.Median(s.Baseline), MedianCandidate: stats.Median(s.Candidate), Decision: Unclear, P: 1,
 	}
-	if len(s.Baseline) == 0 || len(s.Candidate) == 0 {
+	switch {
+	case t.CeilingOnly && v.aboveCeiling():
+		v.Decision = Worse
+		return v
+	case t.CeilingOnly && len(s.Candidate) > 0:
+		v.Decision = Fine
+		return v
+	case len(s.Baseline) == 0 || len(s.Candidate) == 0:
 		return v
 	}
 	var interval stats.Interval

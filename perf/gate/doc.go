@@ -18,7 +18,9 @@
 //     certain, and one of 30 % may be a neighbour's doing.
 //   - A figure passes when a loss that would be grave is excluded: when all of
 //     the interval of its loss is below "exclude".
-//   - A figure with a ceiling fails above it, whatever the baseline has.
+//   - A figure with a ceiling fails above it, whatever the baseline has. Some have
+//     only that, and are of the candidate alone: what administration costs while
+//     nobody uses it (admincost.go).
 //   - While a figure does neither, more pairs are run, up to the time that is
 //     allowed. What is still open then is no pass: the verdict says that the
 //     machine was too noisy, with exit status 1. A gate that passes what it
@@ -44,6 +46,7 @@
 //	scenario.go    the subcommand
 //	run.go         turns, and when to stop
 //	figures.go     what is measured of a broker in one turn
+//	admincost.go   what administration costs in memory
 //	thresholds.go  the rules (thresholds.json)
 //	decide.go      samples to verdicts
 //	verdict.go     the result: JSON and text

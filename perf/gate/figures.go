@@ -17,7 +17,7 @@ func sections() []suite.Section {
 	}
 	return []suite.Section{
 		{Name: "throughput", Steps: []suite.Step{
-			{Figures: []suite.Extract{figure("rss-idle", "vm_rss")}},
+			{Rest: restSpan, Figures: []suite.Extract{figure("rss-idle", "vm_rss")}},
 			{
 				Scenario: "throughput", Arguments: "-u {queue} -x 1 -y 1 -s 16 -z {time} --warmup {warmup} --calibrate {calibrate}",
 				Figures: []suite.Extract{

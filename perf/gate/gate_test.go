@@ -38,6 +38,7 @@ func (m *machine) figures(cpu, memory, written float64) map[string]float64 {
 	const mib = 1 << 20
 	return map[string]float64{
 		"throughput-fraction": 0.55 / cpu / slow, "cpu-per-message": 60 * cpu * slow, "cpu-of-relay": 1.5 * cpu * slow,
+		"rss-admin": 0.2 * mib * memory * small(), "rss-admin-tls": 0.3 * mib * memory * small(),
 		"rss-idle": 6 * mib * memory * small(), "rss-1000-queues": 9 * mib * memory * small(),
 		"rss-1000-connections": 12 * mib * memory * small(), "rss-backlog": 10 * mib * memory * small(),
 		"written-bulk": written * small(), "written-confirmed": 8 * written * small(),
@@ -303,5 +304,38 @@ func TestVerdictText(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), fmt.Sprintf("%-22s", "rss-idle")) {
 		t.Error(out.String())
+	}
+}
+
+// A figure that has only a ceiling is of the candidate alone.
+func TestGateHoldsCeilingsAlone(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		factor float64
+		passed bool
+	}{{1, true}, {20, false}} {
+		g := syntheticGate(1, 0.01, func(m *machine) map[string]float64 {
+			figures := m.figures(1, 1, 1)
+			figures[rssAdmin] *= test.factor
+			return figures
+		})
+		inner, baseline := g.sample, g.baseline.launcher
+		g.sample = func(ctx context.Context, l *suite.Launcher) (map[string]float64, *results.Suite, error) {
+			values, result, err := inner(ctx, l)
+			if l == baseline {
+				delete(values, rssAdmin)
+				delete(values, rssAdminTLS)
+			}
+			return values, result, err
+		}
+		result := mustRun(t, g)
+		if result.Passed != test.passed || !test.passed && !strings.Contains(result.Verdict, "rss-admin is 4.0 MiB, at most 3.0 MiB") {
+			t.Error(result.Verdict)
+		}
+		var out bytes.Buffer
+		result.WriteText(&out)
+		if !strings.Contains(out.String(), "at most 3.0 MiB") {
+			t.Error(out.String())
+		}
 	}
 }

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -40,7 +41,8 @@ func Scenario() scenario.Scenario {
 		Details: "Starts both brokers in turn (ABBA), each on an empty directory, and compares pairs:\n" +
 			"throughput as a fraction of the bare relay, CPU per message, memory (idle, queues,\n" +
 			"connections, a backlog), bytes written. A figure fails when its loss is above its\n" +
-			"limit and chance does not explain it. Pairs are added until everything is decided or\n" +
+			"limit and chance does not explain it. What administration costs in memory while it is\n" +
+			"not used has a ceiling. Pairs are added until everything is decided or\n" +
 			"--time is over. The last line is the verdict; exit status 0: passed, 1: worse,\n3: not decided.\n\n" +
 			"With --baseline FILE the other side is a recorded result of the gate: ratios to the\n" +
 			"yardsticks, memory and bytes written are compared. Its signature must verify.\n" +
@@ -86,12 +88,25 @@ func (o *options) run(ctx context.Context, out scenario.Console) error {
 	launcher := func(binary, flags string) *side {
 		return &side{launcher: &suite.Launcher{Binary: binary, Flags: strings.Fields(flags), Directory: o.Record.DataDir, Commit: o.Record.Commit}}
 	}
+	work, err := os.MkdirTemp(o.Record.DataDir, "basaltmqperf-*")
+	if err != nil {
+		return fmt.Errorf("can't make a directory for a certificate: %w", err)
+	}
+	defer os.RemoveAll(work)
+	admin, err := newAdminCost(tool, work)
+	if err != nil {
+		return err
+	}
 	g := &gateRun{
 		rules: DefaultRules, candidate: launcher(o.CandidateBinary, o.CandidateFlags), recorded: o.BaselineFile,
 		budget: o.Budget, now: time.Now,
-		sample: func(ctx context.Context, l *suite.Launcher) (map[string]float64, *results.Suite, error) {
-			return sample(ctx, tool, l, o.Scale)
-		},
+	}
+	g.sample = func(ctx context.Context, l *suite.Launcher) (map[string]float64, *results.Suite, error) {
+		values, result, err := sample(ctx, tool, l, o.Scale)
+		if err == nil && l == g.candidate.launcher {
+			err = admin.measure(ctx, l, values)
+		}
+		return values, result, err
 	}
 	if o.BaselineBinary != "" {
 		g.baseline = launcher(o.BaselineBinary, o.BaselineFlags)

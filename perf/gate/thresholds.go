@@ -29,6 +29,9 @@ type Threshold struct {
 	Floor   float64 `json:"floor,omitempty"`   // smaller differences of the values are none
 	Ceiling float64 `json:"ceiling,omitempty"` // a larger median fails, whatever the baseline has
 
+	// CeilingOnly: of the candidate alone, and nothing but the ceiling counts.
+	CeilingOnly bool `json:"ceiling_only,omitempty"`
+
 	Recorded     bool `json:"recorded,omitempty"` // means something against a recorded baseline
 	RecordedOnly bool `json:"recorded_only,omitempty"`
 }

@@ -77,6 +77,11 @@ func (r *Result) WriteText(w io.Writer) {
 		fmt.Fprintf(w, "baseline   %s\ncandidate  %s\n\n", r.Baseline, r.Candidate)
 		fmt.Fprintf(w, "%-22s %14s %14s  %-34s %6s %6s  %s\n", "figure", "baseline", "candidate", "", "limit", "p", "")
 		for _, v := range r.Figures {
+			if v.CeilingOnly {
+				fmt.Fprintf(w, "%-22s %14s %14s  %-34s %6s %6s  %s\n", v.Figure, "", figureText(v.MedianCandidate, v.Unit),
+					"at most "+figureText(v.Ceiling, v.Unit), "", "", v.Decision)
+				continue
+			}
 			fmt.Fprintf(w, "%-22s %14s %14s  %-34s %4.0f %% %6.3f  %s\n", v.Figure, figureText(v.MedianBaseline, v.Unit), figureText(v.MedianCandidate, v.Unit),
 				v.lossText(), 100*v.Limit, v.P, v.Decision)
 		}

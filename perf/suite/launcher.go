@@ -23,6 +23,7 @@ type Launcher struct {
 	Binary    string
 	Flags     []string // besides the data directory and the port
 	Directory string   // where data directories are made; "": the one for temporary files
+	Env       []string // variables in place of those of this process and of Start
 	Commit    string   // noted in the environment
 }
 
@@ -62,7 +63,7 @@ func (l *Launcher) Start(ctx context.Context) (*Broker, error) {
 	data := filepath.Join(directory, "data")
 	b.command = exec.Command(l.Binary, append([]string{"-D", data, "--amqp-port", "0"}, l.Flags...)...)
 	// By environment: brokers of earlier versions know no such flags.
-	b.command.Env = append(os.Environ(), "BASALTMQ_HTTP_PORT=0", "BASALTMQ_METRICS_PORT=0")
+	b.command.Env = append(append(os.Environ(), "BASALTMQ_HTTP_PORT=0", "BASALTMQ_METRICS_PORT=0"), l.Env...)
 	b.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stderr, err := b.command.StderrPipe()
 	if err == nil {

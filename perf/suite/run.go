@@ -250,7 +250,7 @@ func (r *Runner) runStep(ctx context.Context, section string, step Step) error {
 // none.
 func (r *Runner) measure(ctx context.Context, step Step) (any, error) {
 	if step.Scenario == "" {
-		return r.lookAtRest(ctx)
+		return r.lookAtRest(ctx, max(r.Scale.Settle, step.Rest))
 	}
 	arguments := append([]string{step.Scenario}, r.arguments(step)...)
 	r.say("%s", strings.Join(arguments, " "))
@@ -304,11 +304,11 @@ func (r *Runner) arguments(step Step) (arguments []string) {
 func seconds(span time.Duration) string { return strconv.FormatFloat(span.Seconds(), 'f', -1, 64) }
 
 // lookAtRest takes the memory of a broker that has nothing to do.
-func (r *Runner) lookAtRest(ctx context.Context) (any, error) {
+func (r *Runner) lookAtRest(ctx context.Context, rest time.Duration) (any, error) {
 	if r.broker.PID == 0 {
 		return map[string]any{}, nil // the figures say what they need
 	}
-	timer := time.NewTimer(r.Scale.Settle)
+	timer := time.NewTimer(rest)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

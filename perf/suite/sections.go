@@ -3,6 +3,7 @@ package suite
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/basaltmq/basaltmq/perf/results"
 )
@@ -21,7 +22,8 @@ type Section struct {
 type Step struct {
 	Scenario  string
 	Arguments string
-	Fresh     bool // a broker of its own within the section
+	Fresh     bool          // a broker of its own within the section
+	Rest      time.Duration // without a scenario: how long the broker rests at least
 	Figures   []Extract
 }
 

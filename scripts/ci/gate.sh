@@ -2,7 +2,9 @@
 # Did this tree's broker get worse than the baseline's? Builds the broker of the
 # commit that bench-results/BASELINE names from the history of this checkout and
 # runs `basaltmqperf gate`: both in turn, on this machine, now. Exit status 0:
-# no, or the machine was too noisy to tell (the last line says which); 1: yes.
+# no, or the machine was too noisy to tell (the last line says which); 1: yes, or
+# administration costs more memory unused than the ceilings in
+# perf/gate/thresholds.json allow.
 # Less than eight minutes.
 #
 #   make build && scripts/ci/gate.sh
