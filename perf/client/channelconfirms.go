@@ -11,17 +11,17 @@ import (
 type ConfirmChannel struct {
 	message  []byte         // one whole publish, encoded for this channel and its queue
 	confirms confirmTracker // what is unconfirmed
-	sentAt   []int64        // when, ns; message number & confirms.mask
+	times    sendTimes      // of the unconfirmed messages
 	sent     uint64         // messages so far
 	waiting  bool           // on the list of channels with room
 }
 
 // NewConfirmChannel returns a channel for at most window unconfirmed messages.
-// Its rings are much smaller than those of a throughput publisher: there may
-// be thousands of channels.
+// Its ring is much smaller than that of a throughput publisher: there may be
+// thousands of channels.
 func NewConfirmChannel(message []byte, window int) ConfirmChannel {
 	size := max(64, uint64(1)<<bits.Len64(uint64(window)*confirmRingPerWindow-1))
-	return ConfirmChannel{message: message, confirms: newConfirmRing(size), sentAt: make([]int64, size)}
+	return ConfirmChannel{message: message, confirms: newConfirmRing(size)}
 }
 
 // channelConfirms are the channels 1 … len(channels) of a connection: who may
@@ -66,11 +66,9 @@ func (c *channelConfirms) fill(buffer []byte, now int64) (filled []byte, message
 			break // it stays in front
 		}
 		count := min(room, fit)
-		for range count {
-			channel.sent++
-			channel.sentAt[channel.sent&channel.confirms.mask] = now
-			buffer = append(buffer, channel.message...)
-		}
+		buffer = appendRepeated(buffer, channel.message, int(count))
+		channel.sent += count
+		channel.times.note(channel.sent, now)
 		messages += count
 		c.head, c.size = (c.head+1)%len(c.queue), c.size-1
 		channel.waiting = false
@@ -79,6 +77,18 @@ func (c *channelConfirms) fill(buffer []byte, now int64) (filled []byte, message
 		}
 	}
 	return buffer, messages
+}
+
+// appendRepeated appends message count times, at least once, copying what is
+// there already in ever larger pieces.
+func appendRepeated(buffer, message []byte, count int) []byte {
+	start := len(buffer)
+	end := start + count*len(message)
+	buffer = append(buffer, message...)
+	for len(buffer) < end {
+		buffer = append(buffer, buffer[start:min(len(buffer), start+end-len(buffer))]...)
+	}
+	return buffer
 }
 
 // take handles a basic.ack or basic.nack.
@@ -102,6 +112,7 @@ func (c *channelConfirms) take(channel uint16, payload []byte, id uint32) error 
 	if !ok {
 		return errTagUnknown
 	}
+	confirmed.times.drop(confirmed.confirms.watermark)
 	if id == amqp.BasicNackID {
 		c.nacked += count
 	} else {
@@ -116,25 +127,24 @@ func (c *channelConfirms) take(channel uint16, payload []byte, id uint32) error 
 // recordLatency notes the latency of what an ack is about to settle. Messages
 // sent by the same write are recorded together.
 func (c *channelConfirms) recordLatency(channel *ConfirmChannel, tag uint64, multiple bool) {
-	confirms := &channel.confirms
+	confirms, times := &channel.confirms, &channel.times
 	first := tag
 	if multiple {
 		first = confirms.watermark + 1
 	}
-	run, sentAt := int64(0), int64(0)
-	for number := first; number <= tag; number++ {
-		if number <= confirms.watermark || confirms.above > 0 && confirms.test(number) {
-			continue // settled before
-		}
-		if at := channel.sentAt[number&confirms.mask]; at != sentAt {
-			if run > 0 {
-				c.latency.recordMany(sentAt, run)
-			}
-			run, sentAt = 0, at
-		}
-		run++
+	if first > tag || first <= confirms.watermark {
+		return // settled before
 	}
-	if run > 0 {
-		c.latency.recordMany(sentAt, run)
+	for i := times.find(first); first <= tag; i++ {
+		run := times.at(i)
+		last := min(run.last, tag)
+		count := last - first + 1
+		if confirms.above > 0 {
+			count -= confirms.countSettled(first, last)
+		}
+		if count > 0 {
+			c.latency.recordMany(run.sentAt, int64(count))
+		}
+		first = last + 1
 	}
 }

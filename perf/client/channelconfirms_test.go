@@ -37,11 +37,14 @@ func TestChannelConfirms(t *testing.T) {
 		latency := NewLatencyRecorder(0)
 		c := NewChannelConfirms(testChannels(count, window), window, latency)
 		outstanding := make([]map[uint64]bool, count)
+		sentAt := make([]map[uint64]int64, count)
 		sent := make([]uint64, count)
 		for i := range outstanding {
-			outstanding[i] = make(map[uint64]bool)
+			outstanding[i], sentAt[i] = make(map[uint64]bool), make(map[uint64]int64)
 		}
 		acked, nacked := uint64(0), uint64(0)
+		latencies := make(map[int64]int64) // how often each was to be recorded
+		now := int64(0)
 		latency.now = 1000
 		for range rapid.IntRange(1, 100).Draw(t, "steps") {
 			buffer := make([]byte, 0, 3*rapid.IntRange(0, 100).Draw(t, "room"))
@@ -49,7 +52,8 @@ func TestChannelConfirms(t *testing.T) {
 			for i := range sent {
 				room += window - len(outstanding[i])
 			}
-			filled, messages := c.fill(buffer, 500)
+			now += rapid.Int64Range(0, 5).Draw(t, "passed")
+			filled, messages := c.fill(buffer, now)
 			if len(filled) != 3*int(messages) || messages > uint64(cap(buffer)/3) {
 				t.Fatalf("%d messages in %d bytes", messages, len(filled))
 			}
@@ -60,6 +64,7 @@ func TestChannelConfirms(t *testing.T) {
 				channel := filled[pos]
 				sent[channel]++
 				outstanding[channel][sent[channel]] = true
+				sentAt[channel][sent[channel]] = now
 			}
 			for i := range outstanding {
 				if len(outstanding[i]) > window {
@@ -78,6 +83,9 @@ func TestChannelConfirms(t *testing.T) {
 				if number == tag || multiple && number < tag {
 					delete(outstanding[channel], number)
 					settled++
+					if id == amqp.BasicAckID {
+						latencies[1000-sentAt[channel][number]]++
+					}
 				}
 			}
 			if id == amqp.BasicAckID {
@@ -95,6 +103,11 @@ func TestChannelConfirms(t *testing.T) {
 			if c.acked != acked || c.nacked != nacked || c.unconfirmed() != uint64(left) || latency.histogram.TotalCount() != int64(acked) {
 				t.Fatalf("acked %d, nacked %d, unconfirmed %d, latencies %d; want %d, %d, %d, %d",
 					c.acked, c.nacked, c.unconfirmed(), latency.histogram.TotalCount(), acked, nacked, left, acked)
+			}
+			for _, bar := range latency.histogram.Distribution() {
+				if bar.From != bar.To || bar.Count != latencies[bar.From] {
+					t.Fatalf("latencies of %d to %d ns: %d, want %d", bar.From, bar.To, bar.Count, latencies[bar.From])
+				}
 			}
 		}
 	})

@@ -88,6 +88,17 @@ func (c *confirmTracker) test(number uint64) bool {
 	return c.ring[number&c.mask>>6]&(1<<(number&63)) != 0
 }
 
+// countSettled is how many of the numbers first … last, which are above the
+// watermark, are settled.
+func (c *confirmTracker) countSettled(first, last uint64) (count uint64) {
+	for number := first; number <= last && count < c.above; number++ {
+		if c.test(number) {
+			count++
+		}
+	}
+	return count
+}
+
 // clear resets the bits first … last and returns how many were set.
 func (c *confirmTracker) clear(first, last uint64) (count uint64) {
 	for number := first; number <= last && c.above > 0; number++ {
