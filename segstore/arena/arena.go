@@ -13,7 +13,7 @@ import (
 const (
 	KiB       = 1 << 10
 	slabBytes = 1024 * KiB
-	// BufBytesMax is the largest pooled class; larger buffers are mapped singly.
+	// BufBytesMax is the largest size class; larger buffers are mapped singly.
 	BufBytesMax = 256 * KiB
 )
 
@@ -70,6 +70,7 @@ type Stats struct {
 // Pool is a set of free lists. The zero value is ready to use.
 type Pool struct {
 	classes  [len(classBytes)]class
+	large    largeKept
 	epoch    atomic.Uint32
 	mapped   atomic.Int64
 	inUse    atomic.Int64
@@ -122,28 +123,11 @@ func (p *Pool) refill(i int) {
 	}
 }
 
-func (p *Pool) getLarge(size int) *Buf {
-	const unit = BufBytesMax
-	size = (size + unit - 1) / unit * unit
-	b := &Buf{data: mmap(size), class: int8(classLarge), pool: p}
-	b.refs.Store(1)
-	p.mapped.Add(int64(size))
-	p.inUse.Add(int64(size))
-	p.resident.Add(int64(size))
-	return b
-}
-
 func (p *Pool) put(b *Buf) {
 	size := int64(len(b.data))
 	p.inUse.Add(-size)
 	if int(b.class) == classLarge {
-		p.mapped.Add(-size)
-		p.resident.Add(-size)
-		data := b.data
-		b.data = nil
-		if err := unix.Munmap(data); err != nil {
-			panic(fmt.Sprintf("arena: munmap of %d bytes: %v", size, err))
-		}
+		p.putLarge(b)
 		return
 	}
 	c := &p.classes[b.class]
@@ -174,6 +158,7 @@ const trimBatch = 32
 // go back to the bottom of the list, where buffers are taken from last.
 func (p *Pool) trim(epochs uint32) {
 	epoch := p.epoch.Add(1)
+	p.trimLarge(epoch, epochs)
 	var idle [trimBatch]*Buf
 	for i := range p.classes {
 		c := &p.classes[i]

@@ -105,7 +105,7 @@ func TestPool_ConcurrentOwnersNeverShare(t *testing.T) {
 	for g := range 8 {
 		wg.Go(func() {
 			for i := range 2000 {
-				b := p.Get(1 + (i%5)*20*KiB)
+				b := p.Get(1 + (i%5)*20*KiB + i%7/6*300*KiB)
 				b.Bytes()[0] = byte(g)
 				if i%3 == 0 {
 					p.Trim()
