@@ -1,13 +1,13 @@
 package access
 
 import (
+	"bytes"
 	"crypto/md5"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/subtle"
 	"encoding/base64"
-	"hash"
 	"strings"
 )
 
@@ -55,17 +55,30 @@ func hashPassword(password []byte) Hash {
 }
 
 func saltedHash(a Algorithm, salt, password []byte) Hash {
-	return Hash{Algorithm: a, Text: base64.StdEncoding.EncodeToString(append(salt[:len(salt):len(salt)], digest(a, salt, password)...))}
+	return Hash{Algorithm: a, Text: base64.StdEncoding.EncodeToString(appendDigest(bytes.Clone(salt), a, salt, password))}
 }
 
-// digests are those that are salted the RabbitMQ way.
-var digests = map[Algorithm]func() hash.Hash{SHA256: sha256.New, SHA512: sha512.New, MD5: md5.New}
+// digests are those that are salted the RabbitMQ way, with their sizes.
+var digests = map[Algorithm]int{SHA256: sha256.Size, SHA512: sha512.Size, MD5: md5.Size}
 
-func digest(a Algorithm, salt, password []byte) []byte {
-	d := digests[a]()
-	d.Write(salt)
-	d.Write(password)
-	return d.Sum(nil)
+// digestMax is the largest size of a digest.
+const digestMax = sha512.Size
+
+// appendDigest appends to dst. It needs no memory for passwords of usual length:
+// each connection comes here.
+func appendDigest(dst []byte, a Algorithm, salt, password []byte) []byte {
+	var room [128]byte
+	text := append(append(room[:0], salt...), password...)
+	switch a {
+	case SHA256:
+		sum := sha256.Sum256(text)
+		return append(dst, sum[:]...)
+	case SHA512:
+		sum := sha512.Sum512(text)
+		return append(dst, sum[:]...)
+	}
+	sum := md5.Sum(text)
+	return append(dst, sum[:]...)
 }
 
 // ParseHash checks a hash made elsewhere. An empty algorithm means what RabbitMQ
@@ -91,11 +104,12 @@ func ParseHash(algorithm, text string) (Hash, error) {
 		_, err := parseArgon(text)
 		return h, err
 	}
-	if digests[a] == nil {
+	size, known := digests[a]
+	if !known {
 		return Hash{}, errorf(Invalid, "the password hashing algorithm '%s' is not known: it is one of %s, %s, %s, %s, %s", algorithm, SHA256, SHA512, MD5, Bcrypt, Argon2id)
 	}
 	raw, err := decode64(base64.StdEncoding, text)
-	if size := digests[a]().Size(); err != nil || len(raw) != saltBytes+size {
+	if err != nil || len(raw) != saltBytes+size {
 		return Hash{}, errorf(Invalid, "the password hash is not base64 of a salt of %d bytes and a digest of %d, as %s makes them", saltBytes, size, a)
 	}
 	return h, nil
@@ -106,8 +120,8 @@ func ParseHash(algorithm, text string) (Hash, error) {
 func ParseSaltedHash(text string) (Hash, error) {
 	if !strings.HasPrefix(text, "$") {
 		raw, err := decode64(base64.StdEncoding, text)
-		for a, hash := range digests {
-			if err == nil && len(raw) == saltBytes+hash().Size() {
+		for a, size := range digests {
+			if err == nil && len(raw) == saltBytes+size {
 				return Hash{Algorithm: a, Text: text}, nil
 			}
 		}
@@ -129,10 +143,18 @@ func (h Hash) Checked() (Hash, error) {
 // decode64 reads base64 in the one way that its bytes can be written: the
 // standard library's decoder skips line ends, even where it is strict.
 func decode64(encoding *base64.Encoding, text string) ([]byte, error) {
+	return appendDecode64(nil, encoding.Strict(), text)
+}
+
+// strict64 is the encoding of digests.
+var strict64 = base64.StdEncoding.Strict()
+
+// appendDecode64 is decode64 with an encoding that is strict already.
+func appendDecode64(dst []byte, strict *base64.Encoding, text string) ([]byte, error) {
 	if i := strings.IndexAny(text, "\r\n"); i >= 0 {
 		return nil, base64.CorruptInputError(i)
 	}
-	return encoding.Strict().DecodeString(text)
+	return strict.AppendDecode(dst, []byte(text))
 }
 
 // Slow says that Matches takes long (and memory) on purpose: not for a loop.
@@ -155,11 +177,12 @@ func (h Hash) Matches(password []byte) bool {
 		}
 		return argonMatches(h.Text, password)
 	}
-	raw, err := decode64(base64.StdEncoding, h.Text)
-	if err != nil || len(raw) < saltBytes || digests[h.Algorithm] == nil {
+	var room, digest [saltBytes + digestMax]byte
+	raw, err := appendDecode64(room[:0], strict64, h.Text)
+	if err != nil || len(raw) < saltBytes || digests[h.Algorithm] == 0 {
 		return false
 	}
-	return subtle.ConstantTimeCompare(raw[saltBytes:], digest(h.Algorithm, raw[:saltBytes], password)) == 1
+	return subtle.ConstantTimeCompare(raw[saltBytes:], appendDigest(digest[:0], h.Algorithm, raw[:saltBytes], password)) == 1
 }
 
 // unknown is hashed against when there is no such user: the time that a refusal

@@ -189,3 +189,24 @@ func FuzzParseScram(f *testing.F) {
 		}
 	})
 }
+
+// TestHash_MatchesAllocatesNothing: every connection's password is looked at on a loop.
+func TestHash_MatchesAllocatesNothing(t *testing.T) {
+	for _, row := range madeElsewhere[:3] {
+		h, err := ParseHash(row.algorithm, row.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		password := []byte("test12")
+		if n := testing.AllocsPerRun(100, func() {
+			if !h.Matches(password) {
+				t.Error("it does not match")
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", row.name, n)
+		}
+		if long := []byte(strings.Repeat("x", 1000)); h.Matches(long) || !saltedHash(h.Algorithm, []byte("salt"), long).Matches(long) {
+			t.Errorf("%s: a long password", row.name)
+		}
+	}
+}

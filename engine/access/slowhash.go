@@ -101,7 +101,7 @@ func HashPasswordWith(algorithm Algorithm, password []byte) (Hash, error) {
 		key := argon2.IDKey(password, salt, rounds, kib, lanes, 32)
 		b64 := base64.RawStdEncoding.EncodeToString
 		return Hash{Algorithm: Argon2id, Text: fmt.Sprintf("%sv=%d$m=%d,t=%d,p=%d$%s$%s", argonPrefix, argon2.Version, kib, rounds, lanes, b64(salt), b64(key))}, nil
-	case digests[algorithm] != nil:
+	case digests[algorithm] != 0:
 		var salt [saltBytes]byte
 		_, _ = rand.Read(salt[:]) // never fails (crypto/rand)
 		return saltedHash(algorithm, salt[:], password), nil

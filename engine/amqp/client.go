@@ -19,8 +19,9 @@ type clientKind struct {
 
 // clientKinds are those in use. Any loop.
 type clientKinds struct {
-	mu  sync.Mutex
-	all map[string]*clientKind
+	mu      sync.Mutex
+	all     map[string]*clientKind
+	scratch []byte // a key under construction
 }
 
 // clientBytesMax bounds what is kept of a client's properties; of one that says
@@ -29,21 +30,17 @@ const clientBytesMax = 4096
 
 // take returns what connections with such properties share.
 func (k *clientKinds) take(mechanism []byte, properties amqp.Table) *clientKind {
-	var b amqp.TableBuilder
-	if len(properties) <= clientBytesMax {
-		for name, v := range properties.All() {
-			if string(name) != "connection_name" {
-				b.SetValue(string(name), v)
-			}
-		}
-	}
-	table := b.Table()
-	key := string(mechanism) + "\x00" + string(table)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	kind := k.all[key]
+	b := append(append(k.scratch[:0], mechanism...), 0)
+	if len(properties) <= clientBytesMax {
+		b = properties.AppendWithout(b, "connection_name")
+	}
+	k.scratch = b
+	kind := k.all[string(b)]
 	if kind == nil {
-		kind = &clientKind{mechanism: string(mechanism), properties: table, key: key}
+		key := string(b)
+		kind = &clientKind{mechanism: string(mechanism), properties: amqp.Table(key[len(mechanism)+1:]), key: key}
 		if k.all == nil {
 			k.all = map[string]*clientKind{}
 		}

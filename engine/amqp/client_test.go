@@ -10,7 +10,6 @@ import (
 // TestClientKinds: connections of one program share what it says of itself, which
 // goes with the last of them; one that says very much is not listened to.
 func TestClientKinds(t *testing.T) {
-	t.Parallel()
 	properties := func(name, product string) amqp.Table {
 		var b amqp.TableBuilder
 		b.SetString("connection_name", name)
@@ -26,6 +25,10 @@ func TestClientKinds(t *testing.T) {
 		t.Errorf("%v", a.properties)
 	}
 	others := []*clientKind{k.take([]byte("AMQPLAIN"), properties("a", "p")), k.take([]byte("PLAIN"), properties("a", "q")), k.take(nil, nil)}
+	name, same := []byte("PLAIN"), properties("c", "p")
+	if n := testing.AllocsPerRun(10, func() { k.release(k.take(name, same)) }); n != 0 {
+		t.Errorf("%v allocations for a program that is known", n)
+	}
 	if len(k.all) != 4 {
 		t.Errorf("%d kinds", len(k.all))
 	}

@@ -2,6 +2,8 @@ package amqp
 
 import (
 	"bytes"
+	"context"
+	"log/slog"
 	"runtime"
 	"time"
 
@@ -36,11 +38,31 @@ func (c *conn) protocolHeader(buf []byte) int {
 		return 0
 	}
 	c.state = stateStart
-	c.emitMethod(0, &amqp.ConnectionStart{
-		VersionMajor: 0, VersionMinor: 9, ServerProperties: c.shard.srv.properties(),
-		Mechanisms: c.shard.srv.mechanismNames(c.saslPeer()), Locales: []byte("en_US"),
-	})
+	c.emit(c.shard.greeting(c.saslPeer()))
 	return n
+}
+
+// greeting is the frame of connection.start for a peer. It differs in the
+// mechanisms alone, so it is made once for each choice of them.
+func (sh *shard) greeting(p Peer) []byte {
+	var offered uint64
+	for i, m := range sh.srv.mechanisms {
+		if m.Offered(p) {
+			offered |= 1 << i
+		}
+	}
+	frame := sh.greetings[offered]
+	if frame == nil {
+		frame = amqp.AppendMethodFrame(nil, 0, &amqp.ConnectionStart{
+			VersionMajor: 0, VersionMinor: 9, ServerProperties: sh.srv.properties(),
+			Mechanisms: sh.srv.mechanismNames(p), Locales: []byte("en_US"),
+		})
+		if sh.greetings == nil {
+			sh.greetings = map[uint64][]byte{}
+		}
+		sh.greetings[offered] = frame
+	}
+	return frame
 }
 
 func (s *Server) properties() amqp.Table {
@@ -176,7 +198,9 @@ func (c *conn) open(args []byte) error {
 		c.shard.loop.Arm(&c.timer, c.heartbeat/2)
 	}
 	c.emitMethod(0, &amqp.ConnectionOpenOk{})
-	c.shard.srv.logger.Debug("AMQP connection open", "peer", c.peer(), "user", c.user.Name, "vhost", name)
+	if log := c.shard.srv.logger; log.Enabled(context.Background(), slog.LevelDebug) {
+		log.Debug("AMQP connection open", "peer", c.peer(), "user", c.user.Name, "vhost", name)
+	}
 	if c.shard.closing {
 		c.shutdown()
 	}

@@ -57,8 +57,10 @@ type shard struct {
 	conns    []*conn                 // in no order; see conn.place
 	attempts map[*conn]*loginAttempt // logins of several messages; see sasl.go
 	limited  map[*conn]*limited      // logins that end; see secret.go
-	waiting  []*conn                 // for a commit: confirms, a barrier, or relief of the store
-	looking  []*conn                 // those being looked at
+	// greetings are frames of connection.start, by the set of mechanisms offered.
+	greetings map[uint64][]byte
+	waiting   []*conn // for a commit: confirms, a barrier, or relief of the store
+	looking   []*conn // those being looked at
 	// wanted is set while waiting is not empty; read by the store's goroutine.
 	wanted atomic.Bool
 	posted atomic.Bool

@@ -53,6 +53,21 @@ func lookupPosition[T ~string | ~[]byte](t Table, name T) int {
 	return -1
 }
 
+// AppendWithout appends the fields of t that are not called name, as they are, to
+// dst; a broken end of t is left out.
+func (t Table) AppendWithout(dst []byte, name string) []byte {
+	for {
+		field, _, rest, ok := cutField(t)
+		if !ok {
+			return dst
+		}
+		if string(field) != name {
+			dst = append(dst, t[:len(t)-len(rest)]...)
+		}
+		t = rest
+	}
+}
+
 // All iterates over the fields in wire order, repeated names included. Names
 // and values are views.
 func (t Table) All() iter.Seq2[[]byte, Value] {

@@ -347,3 +347,20 @@ func TestArray_AgainstModel(t *testing.T) {
 		}
 	})
 }
+
+func TestTable_AppendWithout(t *testing.T) {
+	t.Parallel()
+	var b, without TableBuilder
+	for _, name := range []string{"a", "name", "b"} {
+		b.SetString(name, "value of "+name)
+		if name != "name" {
+			without.SetString(name, "value of "+name)
+		}
+	}
+	broken := append(append(Table(nil), b.Table()...), "\x01cS\x00\x00\x01\x00too short"...)
+	for what, table := range map[string]Table{"whole": b.Table(), "with a broken end": broken} {
+		if got := table.AppendWithout([]byte("before:"), "name"); string(got) != "before:"+string(without.Table()) {
+			t.Errorf("%s: %q", what, got)
+		}
+	}
+}
