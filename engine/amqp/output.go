@@ -227,7 +227,13 @@ func (c *conn) flush() {
 		if c.counts != nil {
 			c.counts.OctetsOut.Add(uint64(n))
 		}
-		if !c.sock.Write(buf, n) {
+		var left bool
+		if c.state == stateClosed && !c.big.active && len(c.held) == 0 {
+			left = c.sock.WriteLast(buf, n)
+		} else {
+			left = c.sock.Write(buf, n)
+		}
+		if !left {
 			c.sending = buf
 			return
 		}

@@ -42,6 +42,7 @@ type Conn struct {
 	poll      uint32
 	paused    bool
 	closing   bool // linger once the outstanding write has left
+	last      bool // CloseAfterDrain follows the write that is outstanding
 	lingering bool // nothing more is sent; input is discarded until its end
 	ended     bool // the peer has closed, while closing waits for the write
 	dead      bool
@@ -118,6 +119,26 @@ func (c *Conn) Write(buf *arena.Buf, n int) bool {
 		c.out = nil
 	}
 	return done
+}
+
+// WriteLast is Write and then CloseAfterDrain: nothing follows buf, so that the
+// end of this direction leaves in the packet of its last bytes, and the peer is
+// woken once. What it returns, and whose the buffer is, is as with Write; there
+// is no Drained.
+func (c *Conn) WriteLast(buf *arena.Buf, n int) bool {
+	c.last = !c.dead && !c.lingering
+	done := c.Write(buf, n)
+	c.CloseAfterDrain()
+	return done
+}
+
+// sendFlags are for the next write to the socket: the last one is kept back
+// until startLinger ends the direction.
+func (c *Conn) sendFlags() uintptr {
+	if c.last {
+		return unix.MSG_MORE
+	}
+	return 0
 }
 
 // Writing says whether a write is outstanding.

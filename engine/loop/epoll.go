@@ -155,7 +155,7 @@ func (e *epoll) writable(c *Conn) {
 
 func (e *epoll) write(c *Conn) (bool, error) {
 	for c.outPos < c.outEnd {
-		n, errno := writeRaw(c.fd(), c.out.Bytes()[c.outPos:c.outEnd])
+		n, errno := writeRaw(c.fd(), c.out.Bytes()[c.outPos:c.outEnd], c.sendFlags())
 		if errno != 0 {
 			if errno == unix.EINTR {
 				continue

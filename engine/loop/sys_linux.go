@@ -18,8 +18,8 @@ func readRaw(fd int, p []byte) (int, unix.Errno) {
 	return int(n), e
 }
 
-func writeRaw(fd int, p []byte) (int, unix.Errno) {
-	n, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
+func writeRaw(fd int, p []byte, flags uintptr) (int, unix.Errno) {
+	n, _, e := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT|flags, 0, 0)
 	return int(n), e
 }
 

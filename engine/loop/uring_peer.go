@@ -334,7 +334,7 @@ func (r *ring) write(c *Conn) (bool, error) {
 		return false, r.send(c)
 	}
 	for c.outPos < c.outEnd {
-		n, errno := writeRaw(c.fd(), c.out.Bytes()[c.outPos:c.outEnd])
+		n, errno := writeRaw(c.fd(), c.out.Bytes()[c.outPos:c.outEnd], c.sendFlags())
 		switch errno {
 		case 0:
 			c.outPos += n
