@@ -202,7 +202,11 @@ func (e *Engine) start() error {
 		return err
 	}
 	if e.listener != nil {
-		e.listener.Serve(e.loops[0], func(fd int, _ netip.AddrPort) { server.Accept(fd) })
+		local := e.listener.Addr()
+		if local.Addr().IsUnspecified() {
+			local = netip.AddrPort{} // each connection has its own
+		}
+		e.listener.Serve(e.loops[0], func(fd int, remote netip.AddrPort) { server.Accept(fd, remote, local) })
 	}
 	e.fronts.serve(server.AcceptTransport)
 	e.followLog()

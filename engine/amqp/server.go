@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"log/slog"
+	"net/netip"
 	"sync/atomic"
 
 	"github.com/basaltmq/basaltmq/engine/broker"
@@ -114,11 +115,14 @@ func NewServer(o Options) *Server {
 }
 
 // Accept takes a connected socket over, on the loop with the fewest
-// connections. Any goroutine.
-func (s *Server) Accept(fd int) {
+// connections. An address that is not valid is asked of the socket. Any goroutine.
+func (s *Server) Accept(fd int, remote, local netip.AddrPort) {
 	best := s.leastBusy()
-	best.loop.Adopt(fd, func(c *loop.Conn) loop.Handler { return newConn(best, c) })
+	best.loop.AdoptLink(fd, loop.Link{Remote: remote, Local: local}, best.begin)
 }
+
+// begin makes the handler of a socket that the shard's loop has taken over.
+func (sh *shard) begin(c *loop.Conn) loop.Handler { return newConn(sh, c) }
 
 func (s *Server) leastBusy() *shard {
 	best := s.shards[0]

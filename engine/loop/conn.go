@@ -66,12 +66,19 @@ func (l *Loop) Adopt(fd int, makeHandler func(*Conn) Handler) {
 	}
 }
 
-func (l *Loop) adopt(fd int, makeHandler func(*Conn) Handler) { l.serve(l.newConn(fd), makeHandler) }
+func (l *Loop) adopt(fd int, makeHandler func(*Conn) Handler) {
+	l.serve(l.newConn(fd, netip.AddrPort{}, netip.AddrPort{}), makeHandler)
+}
 
-func (l *Loop) newConn(fd int) *Conn {
-	c := &Conn{loop: l, desc: int32(fd)}
-	c.local, c.remote = addressOf(addrOf(unix.Getsockname(fd))), addressOf(addrOf(unix.Getpeername(fd)))
-	return c
+// newConn asks the socket for an address that is not valid.
+func (l *Loop) newConn(fd int, remote, local netip.AddrPort) *Conn {
+	if !remote.IsValid() {
+		remote = addrOf(unix.Getpeername(fd))
+	}
+	if !local.IsValid() {
+		local = addrOf(unix.Getsockname(fd))
+	}
+	return &Conn{loop: l, desc: int32(fd), remote: addressOf(remote), local: addressOf(local)}
 }
 
 // serve begins with a connection on its loop.

@@ -42,8 +42,9 @@ const (
 
 // Link is a connected socket that something else has worked on already.
 type Link struct {
-	// Remote and Local replace the socket's own addresses where they are valid:
-	// a proxy has said who is behind it.
+	// Remote and Local are the socket's own addresses, if they are known already,
+	// or replace them: a proxy has said who is behind it. Those that are not valid
+	// are asked of the socket.
 	Remote, Local netip.AddrPort
 	Layer         Layer // nil: none
 	// Early are bytes that were read from the socket already; the layer gets
@@ -75,13 +76,7 @@ func (l *Loop) AdoptLink(fd int, link Link, makeHandler func(*Conn) Handler) {
 }
 
 func (l *Loop) adoptLink(fd int, link *Link, makeHandler func(*Conn) Handler) {
-	c := l.newConn(fd)
-	if link.Remote.IsValid() {
-		c.remote = addressOf(link.Remote)
-	}
-	if link.Local.IsValid() {
-		c.local = addressOf(link.Local)
-	}
+	c := l.newConn(fd, link.Remote, link.Local)
 	if link.Layer != nil {
 		c.over = &layered{layer: link.Layer, conn: c}
 	}

@@ -51,6 +51,9 @@ func Listen(addr netip.AddrPort) (*Listener, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		return fail(err)
 	}
+	if err := noDelay(fd); err != nil {
+		return fail(err)
+	}
 	if err := unix.Bind(fd, sa); err != nil {
 		return fail(err)
 	}
@@ -67,11 +70,17 @@ func ListenOn(fd int) (*Listener, error) {
 	if !addr.IsValid() {
 		return nil, fmt.Errorf("listen on descriptor %d: it is no TCP socket", fd)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		return nil, fmt.Errorf("listen on %v: %w", addr, err)
+	for _, set := range []func(int) error{noDelay, func(fd int) error { return unix.SetNonblock(fd, true) }} {
+		if err := set(fd); err != nil {
+			return nil, fmt.Errorf("listen on %v: %w", addr, err)
+		}
 	}
 	return &Listener{fd: fd, addr: addr}, nil
 }
+
+// noDelay is for a listening socket: those accepted inherit it. Nagle's algorithm
+// would hold back the small frames that end a burst.
+func noDelay(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) }
 
 // Addr is the bound address.
 func (ln *Listener) Addr() netip.AddrPort { return ln.addr }
@@ -108,10 +117,11 @@ func (ln *Listener) shut() {
 // acceptReady takes what has arrived.
 func (ln *Listener) acceptReady() {
 	for range acceptMax {
-		fd, sa, err := unix.Accept4(ln.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		fd, remote, err := acceptRaw(ln.fd)
 		switch err {
-		case nil:
-			ln.accepted(fd, addrOf(sa, nil))
+		case 0:
+			ln.suspended = false
+			ln.accept(fd, remote)
 		case unix.EINTR, unix.ECONNABORTED:
 		case unix.EAGAIN:
 			return
@@ -138,11 +148,4 @@ func (ln *Listener) suspend(err error) {
 		}
 	})
 	l.Arm(&ln.pause, acceptPause)
-}
-
-func (ln *Listener) accepted(fd int, remote netip.AddrPort) {
-	// Nagle would hold back the small frames that end a burst.
-	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
-	ln.suspended = false
-	ln.accept(fd, remote)
 }

@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/netip"
 	"testing"
 
@@ -84,6 +85,42 @@ func TestListener_Addresses(t *testing.T) {
 			ln.Close()
 		})
 	}
+}
+
+// TestListener_Accepts: sockets come with the peer's address, do not block, and
+// do not wait for more to send.
+func TestListener_Accepts(t *testing.T) {
+	forBackends(t, func(t *testing.T, backend string) {
+		for _, bind := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
+			ln, err := Listen(netip.MustParseAddrPort(bind))
+			if err != nil && bind != "127.0.0.1:0" {
+				t.Log(err) // no IPv6 here
+				continue
+			}
+			check(t, err)
+			type socket struct {
+				fd     int
+				remote netip.AddrPort
+			}
+			accepted := make(chan socket, 1)
+			ln.Serve(newLoop(t, backend), func(fd int, remote netip.AddrPort) { accepted <- socket{fd, remote} })
+			peer, err := net.Dial("tcp", netip.AddrPortFrom(netip.MustParseAddr(map[string]string{"127.0.0.1:0": "127.0.0.1", "[::1]:0": "::1", "[::]:0": "127.0.0.1"}[bind]), ln.Addr().Port()).String())
+			check(t, err)
+			s := within(t, "accepting", accepted)
+			if got, want := s.remote.String(), peer.LocalAddr().String(); got != want {
+				t.Errorf("%s: remote %s, want %s", bind, got, want)
+			}
+			if on, err := unix.GetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY); err != nil || on == 0 {
+				t.Errorf("%s: TCP_NODELAY %d, %v", bind, on, err)
+			}
+			if flags, err := unix.FcntlInt(uintptr(s.fd), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK == 0 {
+				t.Errorf("%s: flags %x, %v", bind, flags, err)
+			}
+			unix.Close(s.fd)
+			peer.Close()
+			ln.Close()
+		}
+	})
 }
 
 // TestListener_PortIsFreeAfterClose: nothing keeps the socket open.
