@@ -3,6 +3,7 @@ package engine_test
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -195,5 +196,45 @@ func TestHTTP_PortInUse(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "--http-port") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestHTTP_Consumers: a consumer is shown with its arguments; what has no TLS has
+// null for it.
+func TestHTTP_Consumers(t *testing.T) {
+	e, ask := withHTTP(t)
+	c := amqptest.OpenClient(t, e.Addr(), amqptest.Options{})
+	c.Declare("q", amqptest.Durable)
+	waiting(c, "q", "plain", 0)
+	waiting(c, "q", "argued", 0, "x-priority", 3, "x-own", "text")
+	var consumers []struct {
+		Tag       string         `json:"consumer_tag"`
+		Arguments map[string]any `json:"arguments"`
+	}
+	if ask("guest", "GET", "/api/consumers", &consumers); len(consumers) != 2 {
+		t.Fatalf("%+v", consumers)
+	}
+	for _, one := range consumers {
+		want := map[string]any{}
+		if one.Tag == "argued" {
+			want = map[string]any{"x-priority": 3.0, "x-own": "text"}
+		}
+		if one.Arguments == nil || !maps.Equal(one.Arguments, want) {
+			t.Errorf("%+v, want %v", one, want)
+		}
+	}
+	var connections []map[string]any
+	ask("guest", "GET", "/api/connections", &connections)
+	for _, name := range []string{"ssl_protocol", "ssl_key_exchange", "ssl_cipher", "ssl_hash", "peer_cert_subject", "peer_cert_issuer", "peer_cert_validity"} {
+		if v, there := connections[0][name]; !there || v != nil {
+			t.Errorf("%s is %v, %v", name, v, there)
+		}
+	}
+	var nodes []map[string]any
+	ask("guest", "GET", "/api/nodes", &nodes)
+	for name, least := range map[string]float64{"connection_created": 1, "connection_closed": 0, "channel_created": 1, "queue_declared": 1, "queue_created": 1, "io_write_count": 1, "io_sync_count": 1, "io_write_bytes": 1, "context_switches": 1, "gc_bytes_reclaimed": 0} {
+		if v, ok := nodes[0][name].(float64); !ok || v < least {
+			t.Errorf("%s is %v", name, nodes[0][name])
+		}
 	}
 }

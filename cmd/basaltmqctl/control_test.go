@@ -331,7 +331,7 @@ func TestDefinitions_Offline(t *testing.T) {
 		t.Fatal(err)
 	}
 	normal := func(text string) string {
-		return strings.Replace(text, `"basaltmq_version": "dev"`, `"basaltmq_version": "`+version+`"`, 1)
+		return strings.NewReplacer(`"basaltmq_version": "dev"`, `"basaltmq_version": "`+version+`"`, `"product_version": "dev"`, `"product_version": "`+version+`"`).Replace(text)
 	}
 	for _, where := range []string{dir, copied} {
 		if got := ctl("definitions", where); got.status != 0 || got.stdout != normal(want.stdout) {

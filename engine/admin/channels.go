@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/basaltmq/basaltmq/engine/amqp"
+	"github.com/basaltmq/basaltmq/engine/definitions"
 	"github.com/basaltmq/basaltmq/engine/metrics"
 	"github.com/basaltmq/basaltmq/engine/stats"
 )
@@ -180,7 +181,7 @@ func (h *Handler) consumers(q *request, visible func(vhost string) bool, queue s
 		}
 		list = append(list, Consumer{
 			Tag: c.Tag, AckRequired: c.AckRequired, Active: c.Active, Status: status, Exclusive: c.Exclusive, Prefetch: c.Prefetch, Unacked: c.Unacked,
-			Arguments: json.RawMessage("{}"), Queue: QueueName{c.Queue, c.VHost},
+			Arguments: definitions.TableJSON(c.Arguments), Queue: QueueName{c.Queue, c.VHost},
 			Channel: ChannelName{channelName(c.Connection, c.Channel), c.Channel, c.Connection, h.Node, remote.Addr().String(), remote.Port(), c.User},
 		})
 	}

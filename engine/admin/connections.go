@@ -25,10 +25,21 @@ type Connection struct {
 	Properties   json.RawMessage `json:"client_properties"`
 	SendPending  int             `json:"send_pend"`
 	*metrics.Octets
+
+	// Null without TLS, in place of ConnectionInfo's.
+	TLSProtocol      *string `json:"ssl_protocol"`
+	TLSKeyExchange   *string `json:"ssl_key_exchange"`
+	TLSCipher        *string `json:"ssl_cipher"`
+	TLSHash          *string `json:"ssl_hash"`
+	PeerCertSubject  *string `json:"peer_cert_subject"`
+	PeerCertIssuer   *string `json:"peer_cert_issuer"`
+	PeerCertValidity *string `json:"peer_cert_validity"`
 }
 
 func (h *Handler) connection(c amqp.ConnectionInfo, v *view) any {
 	out := Connection{ConnectionInfo: c, Node: h.Node, Type: "network", UserProvided: c.ClientName, PerformedBy: c.User}
+	out.TLSProtocol, out.TLSKeyExchange, out.TLSCipher, out.TLSHash = nameOrNull(c.TLSProtocol), nameOrNull(c.TLSKeyExchange), nameOrNull(c.TLSCipher), nameOrNull(c.TLSHash)
+	out.PeerCertSubject, out.PeerCertIssuer, out.PeerCertValidity = nameOrNull(c.PeerCertSubject), nameOrNull(c.PeerCertIssuer), nameOrNull(c.PeerCertValidity)
 	_, local := endpoints(c.Name)
 	out.Host, out.Port = local.Addr().String(), local.Port()
 	properties := c.Properties

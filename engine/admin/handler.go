@@ -161,7 +161,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		if !id.Is(Management) || rt != nil && !id.Is(rt.Role) {
+		if !id.Is(Management) {
+			return notA(nil)
+		}
+		if rt != nil && !id.Is(rt.Role) {
 			return notA(rt)
 		}
 		r = r.WithContext(context.WithValue(r.Context(), identityKey, id))

@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/basaltmq/basaltmq/engine/metrics"
+	"github.com/basaltmq/basaltmq/engine/stats"
 )
 
 // Node is a node of the cluster: this one.
@@ -44,6 +47,28 @@ type Node struct {
 	Partitions     []string       `json:"partitions"`
 	ClusterLinks   []string       `json:"cluster_links"`
 	Maintenance    bool           `json:"being_drained"`
+
+	// Since the start, as monitoring tools read them.
+	ContextSwitches    int64         `json:"context_switches"`
+	GCReclaimed        uint64        `json:"gc_bytes_reclaimed"`
+	ReadBytes          uint64        `json:"io_read_bytes"`
+	WrittenBytes       uint64        `json:"io_write_bytes"`
+	Writes             uint64        `json:"io_write_count"`
+	Syncs              uint64        `json:"io_sync_count"`
+	ConnectionsCreated uint64        `json:"connection_created"`
+	ConnectionsClosed  uint64        `json:"connection_closed"`
+	ChannelsCreated    uint64        `json:"channel_created"`
+	ChannelsClosed     uint64        `json:"channel_closed"`
+	QueuesDeclared     uint64        `json:"queue_declared"`
+	QueuesCreated      uint64        `json:"queue_created"`
+	QueuesDeleted      uint64        `json:"queue_deleted"`
+	ConnectionsRate    stats.Details `json:"connection_created_details"`
+	ClosedRate         stats.Details `json:"connection_closed_details"`
+	ChannelsRate       stats.Details `json:"channel_created_details"`
+	ChannelsClosedRate stats.Details `json:"channel_closed_details"`
+	DeclaredRate       stats.Details `json:"queue_declared_details"`
+	QueuesRate         stats.Details `json:"queue_created_details"`
+	DeletedRate        stats.Details `json:"queue_deleted_details"`
 }
 
 // Application is a part of the program.
@@ -84,8 +109,35 @@ func (h *Handler) node() Node {
 		n.MemLimit = uint64(info.Totalram) * uint64(info.Unit)
 	}
 	runtime.ReadMemStats(&memory)
-	n.GCNum = memory.NumGC
+	n.GCNum, n.GCReclaimed = memory.NumGC, memory.TotalAlloc-memory.HeapAlloc
+	h.addCounts(&n)
 	return n
+}
+
+// addCounts adds what has been counted since the start.
+func (h *Handler) addCounts(n *Node) {
+	var usage unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &usage) == nil {
+		n.ContextSwitches = usage.Nvcsw + usage.Nivcsw
+	}
+	store := h.Broker.Store().Stats()
+	n.ReadBytes, n.WrittenBytes, n.Writes, n.Syncs = store.ReadBytes, store.WrittenBytes, store.Writes, store.Syncs
+	if h.Stats == nil {
+		return
+	}
+	_, churn, _ := h.Stats.Totals(metrics.Spans{})
+	for _, f := range []struct {
+		event stats.Event
+		count *uint64
+		rate  *stats.Details
+	}{
+		{stats.ConnectionCreated, &n.ConnectionsCreated, &n.ConnectionsRate}, {stats.ConnectionClosed, &n.ConnectionsClosed, &n.ClosedRate},
+		{stats.ChannelCreated, &n.ChannelsCreated, &n.ChannelsRate}, {stats.ChannelClosed, &n.ChannelsClosed, &n.ChannelsClosedRate},
+		{stats.QueueDeclared, &n.QueuesDeclared, &n.DeclaredRate}, {stats.QueueCreated, &n.QueuesCreated, &n.QueuesRate}, {stats.QueueDeleted, &n.QueuesDeleted, &n.DeletedRate},
+	} {
+		figure := stats.FirstEvent + stats.Figure(f.event)
+		*f.count, *f.rate = churn.Value(figure), churn.Details(figure)
+	}
 }
 
 // residentBytes is the process's resident memory; 0 where it is not known.

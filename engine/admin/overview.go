@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/definitions"
 	"github.com/basaltmq/basaltmq/engine/metrics"
 	"github.com/basaltmq/basaltmq/engine/stats"
 )
@@ -54,7 +55,7 @@ type Overview struct {
 
 // apiVersion is that of RabbitMQ's management API that is followed: tools decide
 // by it what they may ask for.
-const apiVersion = "4.0.0"
+const apiVersion = definitions.FormatVersion
 
 // ObjectTotals are numbers of things.
 type ObjectTotals struct {

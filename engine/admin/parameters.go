@@ -28,14 +28,10 @@ func (h *Handler) parameterRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		seen := map[string]bool{}
-		for _, vh := range hosts {
-			seen[vh.Name] = true
-		}
 		component, parameters := q.PathValue("component"), []Parameter{}
-		for _, p := range h.Broker.Parameters() {
-			if p.VHost != "" && seen[p.VHost] && (component == "" || component == p.Component) {
-				parameters = append(parameters, Parameter{p.VHost, p.Component, p.Name, p.Value})
+		for _, p := range h.parameters(hosts) {
+			if component == "" || component == p.Component {
+				parameters = append(parameters, p)
 			}
 		}
 		return paged(q, parameters)
@@ -44,21 +40,34 @@ func (h *Handler) parameterRoutes() {
 	h.get(all+"/{component}", PolicyMaker, "Parameters of a component", list)
 	h.get(all+"/{component}/{vhost}", PolicyMaker, "Parameters of a component in a virtual host", list)
 	h.get(one, PolicyMaker, "A parameter", func(q *request) (any, error) {
-		if _, err := h.host(q); err != nil {
+		vh, err := h.host(q)
+		if err != nil {
 			return nil, err
 		}
-		p, err := h.parameter(q)
-		return Parameter{p.VHost, p.Component, p.Name, p.Value}, err
+		for _, p := range h.parameters([]*broker.VHost{vh}) {
+			if p.Component == q.PathValue("component") && p.Name == q.PathValue("name") {
+				return p, nil
+			}
+		}
+		return nil, noParameter(q)
 	})
 	h.change("PUT "+one, PolicyMaker, "Create or replace a parameter", func(q *request) (uint64, error) {
-		if _, err := h.enter(q); err != nil {
+		vh, err := h.govern(q)
+		if err != nil {
 			return 0, err
+		}
+		if isLimiting(q) {
+			return h.setLimiting(q, vh)
 		}
 		return h.setParameter(q)
 	})
 	h.change("DELETE "+one, PolicyMaker, "Remove a parameter", func(q *request) (uint64, error) {
-		if _, err := h.enter(q); err != nil {
+		vh, err := h.govern(q)
+		if err != nil {
 			return 0, err
+		}
+		if isLimiting(q) {
+			return h.clearLimiting(q, vh)
 		}
 		return h.Broker.ClearParameter(q.PathValue("vhost"), q.PathValue("component"), q.PathValue("name"))
 	})
@@ -82,7 +91,12 @@ func (h *Handler) parameterRoutes() {
 		p, err := h.parameter(q)
 		return GlobalParameter{p.Name, p.Value}, err
 	})
-	h.change("PUT "+global, PolicyMaker, "Create or replace a parameter of the broker", h.setParameter)
+	h.change("PUT "+global, PolicyMaker, "Create or replace a parameter of the broker", func(q *request) (uint64, error) {
+		if name := q.PathValue("name"); name == clusterNameParameter || name == clusterIDParameter {
+			return 0, problemf(http.StatusBadRequest, "'%s' is not set as a parameter: PUT /api/cluster-name names the cluster", name)
+		}
+		return h.setParameter(q)
+	})
 	h.change("DELETE "+global, PolicyMaker, "Remove a parameter of the broker", func(q *request) (uint64, error) {
 		return h.Broker.ClearParameter("", "", q.PathValue("name"))
 	})
@@ -110,7 +124,11 @@ func (h *Handler) parameter(q *request) (broker.Parameter, error) {
 			return p, nil
 		}
 	}
-	return broker.Parameter{}, problemf(http.StatusNotFound, "there is no parameter '%s'", name)
+	return broker.Parameter{}, noParameter(q)
+}
+
+func noParameter(q *request) error {
+	return problemf(http.StatusNotFound, "there is no parameter '%s'", q.PathValue("name"))
 }
 
 func (h *Handler) setParameter(q *request) (uint64, error) {

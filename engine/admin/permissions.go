@@ -72,7 +72,7 @@ func (h *Handler) permissionRoutes() {
 		for _, p := range h.permissions(q.PathValue("user"), q.PathValue("vhost")) {
 			return p, nil
 		}
-		return nil, problemf(http.StatusNotFound, "user '%s' has no permissions in virtual host '%s'", q.PathValue("user"), q.PathValue("vhost"))
+		return nil, noPermissions(q)
 	})
 	h.change("PUT"+one, Administrator, "Say what a user may do in a virtual host", func(q *request) (uint64, error) {
 		var p struct{ Configure, Write, Read *string }
@@ -86,6 +86,9 @@ func (h *Handler) permissionRoutes() {
 		return b.SetPermissions(q.PathValue("user"), q.PathValue("vhost"), access.Permissions{Configure: *p.Configure, Write: *p.Write, Read: *p.Read})
 	})
 	h.change("DELETE"+one, Administrator, "Take a user's access to a virtual host away", func(q *request) (uint64, error) {
+		if len(h.permissions(q.PathValue("user"), q.PathValue("vhost"))) == 0 {
+			return 0, noPermissions(q)
+		}
 		return b.ClearPermissions(q.PathValue("user"), q.PathValue("vhost"))
 	})
 
@@ -96,7 +99,7 @@ func (h *Handler) permissionRoutes() {
 		}
 		list := h.topicPermissions(q.PathValue("user"), q.PathValue("vhost"))
 		if len(list) == 0 {
-			return nil, problemf(http.StatusNotFound, "user '%s' has no topic permissions in virtual host '%s'", q.PathValue("user"), q.PathValue("vhost"))
+			return nil, noPermissions(q)
 		}
 		return paged(q, list)
 	})
@@ -118,11 +121,18 @@ func (h *Handler) permissionRoutes() {
 		return b.SetTopicPermissions(q.PathValue("user"), q.PathValue("vhost"), p.Exchange, access.TopicPermissions{Write: *p.Write, Read: *p.Read})
 	})
 	h.change("DELETE"+topics, Administrator, "Lift a user's restrictions on all topic exchanges, or on the one that ?exchange= names", func(q *request) (uint64, error) {
+		if len(h.topicPermissions(q.PathValue("user"), q.PathValue("vhost"))) == 0 {
+			return 0, noPermissions(q)
+		}
 		return b.ClearTopicPermissions(q.PathValue("user"), q.PathValue("vhost"), q.query("exchange"))
 	})
 	h.change("DELETE"+topics+"/{exchange}", Administrator, "Lift a user's restrictions on a topic exchange", func(q *request) (uint64, error) {
 		return b.ClearTopicPermissions(q.PathValue("user"), q.PathValue("vhost"), q.PathValue("exchange"))
 	})
+}
+
+func noPermissions(q *request) error {
+	return problemf(http.StatusNotFound, "user '%s' has none in virtual host '%s'", q.PathValue("user"), q.PathValue("vhost"))
 }
 
 // userAndHost says whether both are there.

@@ -65,7 +65,7 @@ func (h *Handler) policyKind(path, what string, changes Role, list func(vhost st
 		return policyOf(p), err
 	})
 	h.change("PUT "+one, changes, "Create or replace one of kind "+what, func(q *request) (uint64, error) {
-		if _, err := h.enter(q); err != nil {
+		if _, err := h.govern(q); err != nil {
 			return 0, err
 		}
 		o, err := q.object()
@@ -82,7 +82,7 @@ func (h *Handler) policyKind(path, what string, changes Role, list func(vhost st
 		return set(p)
 	})
 	h.change("DELETE "+one, changes, "Remove one of kind "+what, func(q *request) (uint64, error) {
-		if _, err := h.enter(q); err != nil {
+		if _, err := h.govern(q); err != nil {
 			return 0, err
 		}
 		return clear(q.PathValue("vhost"), q.PathValue("name"))

@@ -28,6 +28,7 @@ type Queue struct {
 	Exclusive  bool            `json:"exclusive"`
 	Arguments  json.RawMessage `json:"arguments"`
 	State      string          `json:"state"`
+	Policy     *string         `json:"policy"`
 	*QueueTotals
 	*QueueStats
 	*QueueDetails
@@ -36,7 +37,6 @@ type Queue struct {
 // QueueStats are what changes of a queue.
 type QueueStats struct {
 	Consumers      int             `json:"consumers"`
-	Policy         *string         `json:"policy"`
 	OperatorPolicy *string         `json:"operator_policy"`
 	Definition     json.RawMessage `json:"effective_policy_definition"`
 	Slaves         []string        `json:"recoverable_slaves"` // null: no mirrors
@@ -57,6 +57,8 @@ func (h *Handler) queueOf(vh *broker.VHost, q *broker.Queue, v *view) Queue {
 		VHost: vh.Name, Name: q.Name, Node: h.Node, Type: broker.QueueType(q.Arguments), Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive(),
 		Arguments: definitions.TableJSON(q.Arguments), State: q.State(),
 	}
+	p := q.EffectivePolicy()
+	out.Policy = nameOrNull(p.Policy)
 	if v.detail == detailBasic {
 		return out
 	}
@@ -65,10 +67,9 @@ func (h *Handler) queueOf(vh *broker.VHost, q *broker.Queue, v *view) Queue {
 	if v.detail == detailTotals {
 		return out
 	}
-	p := q.EffectivePolicy()
 	out.QueueStats = &QueueStats{
-		Consumers: c.Consumers,
-		Policy:    nameOrNull(p.Policy), OperatorPolicy: nameOrNull(p.OperatorPolicy), Definition: definitions.TableJSON(p.Definition),
+		Consumers:      c.Consumers,
+		OperatorPolicy: nameOrNull(p.OperatorPolicy), Definition: definitions.TableJSON(p.Definition),
 		QueueFacts: factsOf(q, c, time.Now()),
 	}
 	if h.Stats != nil {

@@ -3,8 +3,10 @@ package admin
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"github.com/basaltmq/basaltmq/engine/broker"
@@ -76,7 +78,11 @@ func (h *Handler) get(path string, role Role, summary string, f func(q *request)
 // that is nil: then f has answered.
 func (h *Handler) answer(pattern string, role Role, summary string, f func(q *request) (any, error)) {
 	h.mount(Route{Pattern: pattern, Role: role, Summary: summary, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v, err := f(&request{Request: r, w: w, id: IdentityOf(r)})
+		err := checkSpans(r.URL.Query())
+		var v any
+		if err == nil {
+			v, err = f(&request{Request: r, w: w, id: IdentityOf(r)})
+		}
 		switch {
 		case err != nil:
 			fail(w, err)
@@ -84,6 +90,19 @@ func (h *Handler) answer(pattern string, role Role, summary string, f func(q *re
 			send(w, http.StatusOK, picked(r, v))
 		}
 	})})
+}
+
+// checkSpans refuses samples that make no sense. What is not a number asks for
+// none.
+func checkSpans(query url.Values) error {
+	for _, name := range []string{"lengths", "msg_rates", "data_rates", "node_stats"} {
+		age, ageErr := strconv.Atoi(query.Get(name + "_age"))
+		increment, incrementErr := strconv.Atoi(query.Get(name + "_incr"))
+		if ageErr == nil && incrementErr == nil && (age < 0 || increment <= 0) {
+			return &problem{status: http.StatusBadRequest, name: "invalid_range_parameters", text: fmt.Sprintf("Invalid range parameters: age %d, incr %d", age, increment)}
+		}
+	}
+	return nil
 }
 
 // picked is the part of an answer that the query string asks for.
@@ -124,6 +143,12 @@ func (h *Handler) host(q *request) (*broker.VHost, error) {
 // there.
 func (h *Handler) enter(q *request) (*broker.VHost, error) {
 	return h.findHost(q, (*Identity).Enters)
+}
+
+// govern finds it for those who want to set rules there, which administrators may
+// everywhere.
+func (h *Handler) govern(q *request) (*broker.VHost, error) {
+	return h.findHost(q, func(id *Identity, vh *broker.VHost) bool { return id.Is(Administrator) || id.Enters(vh) })
 }
 
 func (h *Handler) findHost(q *request, may func(*Identity, *broker.VHost) bool) (*broker.VHost, error) {

@@ -159,7 +159,7 @@ func (ch *channel) basicConsume(args []byte) error {
 	if err != nil {
 		return err
 	}
-	cs := &consumer{ch: ch, from: q, prefetch: uint64(ch.prefetch), timeout: timeout}
+	cs := &consumer{ch: ch, from: q, prefetch: uint64(ch.prefetch), argued: string(m.Arguments), timeout: timeout}
 	cs.Consumer = broker.Consumer{Queue: q, Owner: cs, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
 	cs.number = -1
 	ch.conn.commitBatch()

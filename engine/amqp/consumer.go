@@ -16,7 +16,8 @@ type consumer struct {
 	broker.Consumer
 	ch       *channel
 	prefetch uint64
-	timeout  int64 // for acknowledgements, ms; 0: none
+	argued   string // arguments, encoded: for operators
+	timeout  int64  // for acknowledgements, ms; 0: none
 	unacked  uint64
 	gone     bool // cancelled or its queue deleted
 

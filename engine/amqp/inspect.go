@@ -85,6 +85,8 @@ type ConsumerInfo struct {
 	Exclusive   bool   `json:"exclusive"`
 	Prefetch    uint64 `json:"prefetch_count"`
 	Unacked     uint64 `json:"messages_unacknowledged"`
+
+	Arguments amqp.Table `json:"-"`
 }
 
 // connName is how operators and logs name a connection.
@@ -233,6 +235,7 @@ func (s *Server) Consumers(ctx context.Context) ([]ConsumerInfo, error) {
 					VHost: vhost, Queue: cs.Queue.Name, Connection: c.operatorName(), Channel: ch.id, Tag: cs.Tag,
 					User: user, Single: cs.Queue.SingleActive(), Active: cs.Queue.Active(&cs.Consumer),
 					AckRequired: !cs.NoAck, Exclusive: cs.Exclusive, Prefetch: cs.prefetch, Unacked: cs.unacked,
+					Arguments: amqp.Table(cs.argued),
 				})
 			}
 		}

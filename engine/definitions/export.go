@@ -11,6 +11,10 @@ import (
 	"github.com/basaltmq/basaltmq/wire/amqp/tablejson"
 )
 
+// FormatVersion is that of RabbitMQ whose definitions files and management API
+// are followed.
+const FormatVersion = "4.0.0"
+
 // Export writes what a broker has; vhost names a single virtual host, or is
 // empty for everything. Exclusive queues and what every virtual host has anyway
 // are left out. It takes locks for one thing at a time.
@@ -18,6 +22,12 @@ func Export(w io.Writer, b *broker.Broker, vhost, version string) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	x := &exporter{out: out, single: vhost != ""}
 	x.open("basaltmq_version", version)
+	// The version whose files these are: readers of RabbitMQ's decide by it.
+	for _, name := range []string{"rabbit_version", "rabbitmq_version"} {
+		x.member(name, FormatVersion)
+	}
+	x.member("product_name", "BasaltMQ")
+	x.member("product_version", version)
 	var hosts []*broker.VHost
 	for _, s := range b.VHosts() {
 		if vh := b.VHost(s.Name); vh != nil && (vhost == "" || s.Name == vhost) {
@@ -49,6 +59,13 @@ type exporter struct {
 
 func (x *exporter) open(name, value string) {
 	x.out.WriteString("{\n  ")
+	x.json(name)
+	x.out.WriteString(": ")
+	x.json(value)
+}
+
+func (x *exporter) member(name, value string) {
+	x.out.WriteString(",\n  ")
 	x.json(name)
 	x.out.WriteString(": ")
 	x.json(value)
