@@ -21,7 +21,7 @@ import (
 // serveControl starts the administration's socket in the data directory.
 func (e *Engine) serveControl() (err error) {
 	began := time.Now()
-	routes := e.watchRoutes()
+	routes := append(e.watchRoutes(), e.login.sso.Routes()...)
 	if e.config.OnReload != nil {
 		routes = append(routes, e.reloadRoute())
 	}
@@ -29,6 +29,7 @@ func (e *Engine) serveControl() (err error) {
 		Routes: routes, CertificateExpiry: e.certificateExpiry,
 		Upgrade: &websocket.Handler{Accept: e.server.Load().AcceptTransport, Identify: e.identifyPeer, Logger: e.logger},
 		Broker:  e.broker, AMQP: e.server.Load(), Stats: e.stats, Version: e.config.Version, Authenticator: e.login.authenticator, Attempts: &e.login.attempts,
+		Session: e.login.sso.Token, SingleSignOn: e.login.sso.Settings(e.login.local),
 		Status: func() admin.Status {
 			sockets, files := e.Backends()
 			durability := "fsync"

@@ -10,6 +10,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/secure/identity"
 	"github.com/basaltmq/basaltmq/engine/secure/oauth2"
+	"github.com/basaltmq/basaltmq/engine/secure/sso"
 	"github.com/basaltmq/basaltmq/engine/stats"
 )
 
@@ -21,6 +22,9 @@ type Auth struct {
 	// Backends are asked in this order: local, oauth2; nil means local.
 	Backends []string
 	OAuth2   oauth2.Options
+	// SSO is single sign-on for browsers at the management API; without a ClientID
+	// there is none. What else it needs to know is found here.
+	SSO sso.Options
 	// So many failed logins from an address within LockoutTime lock it for as
 	// long; 0: never.
 	LockoutFailures int
@@ -34,6 +38,8 @@ type login struct {
 	lockout       *identity.Lockout
 	oauth2        *oauth2.Backend // nil: not asked
 	attempts      stats.Attempts
+	sso           *sso.SSO // nil: there is none
+	local         bool     // the broker's own users are asked
 }
 
 // openLogin makes what the configuration asks for.
@@ -61,12 +67,20 @@ func (e *Engine) openLogin() error {
 			return fmt.Errorf("there is no backend '%s' to ask for users: local and oauth2 are", name)
 		}
 	}
+	l.local = slices.Contains(backends, "local")
+	if o := c.SSO; o.ClientID != "" {
+		o.Backend, o.Lockout, o.Attempts, o.Logger = l.oauth2, l.lockout, &l.attempts, e.logger
+		var err error
+		if l.sso, err = sso.New(o); err != nil {
+			return err
+		}
+	}
 	l.authenticator = identity.Guard{Authenticator: chain, Lockout: l.lockout}
 	if e.config.Mechanisms != nil {
 		l.mechanisms = e.config.Mechanisms(e.broker)
 		return nil
 	}
-	return l.offer(c.Mechanisms, e.broker, slices.Contains(backends, "local"))
+	return l.offer(c.Mechanisms, e.broker, l.local)
 }
 
 // offer makes the mechanisms. EXTERNAL and SCRAM are for users of the broker's own.

@@ -7,6 +7,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/config"
 	"github.com/basaltmq/basaltmq/engine/secure/identity"
 	"github.com/basaltmq/basaltmq/engine/secure/oauth2"
+	"github.com/basaltmq/basaltmq/engine/secure/sso"
 	"github.com/basaltmq/basaltmq/engine/secure/tlsconfig"
 )
 
@@ -34,6 +35,7 @@ func secureConfig(c *config.Config) engine.Secure {
 func authConfig(c *config.Config) engine.Auth {
 	return engine.Auth{
 		Mechanisms: c.Auth.Mechanisms, Backends: c.Auth.Backends,
+		SSO:             sso.Options{ClientID: c.OAuth2.ClientID, ClientSecret: c.OAuth2.ClientSecret, BaseURL: c.OAuth2.MgmtBaseURL, Scopes: c.OAuth2.MgmtScopes},
 		LockoutFailures: c.Auth.LockoutFailures, LockoutTime: c.Auth.LockoutTime,
 		OAuth2: oauth2.Options{
 			Issuer: c.OAuth2.Issuer, JWKSURI: c.OAuth2.JWKSURI, ResourceServerID: c.OAuth2.ResourceServerID,

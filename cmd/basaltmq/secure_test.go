@@ -45,6 +45,9 @@ lockout_time = "2m"
 issuer = "https://id.example.org"
 resource_server_id = "mq"
 verify_aud = false
+client_id = "broker"
+client_secret = "s"
+mgmt_base_url = "https://mq.example.org"
 `
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -74,6 +77,9 @@ verify_aud = false
 		t.Errorf("%+v", a)
 	}
 	if o := a.OAuth2; o.Issuer != "https://id.example.org" || o.ResourceServerID != "mq" || o.VerifyAudience || len(o.PreferredUsernameClaims) == 0 || o.CacheTTL != time.Hour {
+		t.Errorf("%+v", o)
+	}
+	if o := a.SSO; o.ClientID != "broker" || o.ClientSecret != "s" || o.BaseURL != "https://mq.example.org" || !slices.Equal(o.Scopes, []string{"openid", "profile"}) {
 		t.Errorf("%+v", o)
 	}
 	off, err := config.ParseArgs([]string{"-D", "/data"})

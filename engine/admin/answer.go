@@ -117,6 +117,14 @@ func fail(w http.ResponseWriter, err error) {
 	send(w, status, reply)
 }
 
+// Answer sends a value as JSON, for routes of other packages.
+func Answer(w http.ResponseWriter, v any) { send(w, http.StatusOK, v) }
+
+// Refuse sends an error as this package does, for routes of others.
+func Refuse(w http.ResponseWriter, status int, reason string) {
+	send(w, status, errorReply{Error: errorName(status), Reason: reason})
+}
+
 func send(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

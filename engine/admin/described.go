@@ -14,6 +14,7 @@ type description struct{ body, answer any }
 func describedRoutes() map[string]description {
 	return map[string]description{
 		"GET /api/overview":                              {nil, Overview{}},
+		"GET /api/auth":                                  {nil, Auth{}},
 		"GET /api/whoami":                                {nil, WhoAmI{}},
 		"GET /api/nodes":                                 {nil, []Node{}},
 		"GET /api/nodes/{node}":                          {nil, Node{}},

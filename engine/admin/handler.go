@@ -38,6 +38,11 @@ type Options struct {
 	// the password of Basic, and a Bearer's token as the password of a user
 	// without a name.
 	Authenticator broker.Authenticator
+	// Session finds the token that a browser has from single sign-on, where a request
+	// says nothing else of who sends it; nil: there is none.
+	Session func(r *http.Request) (token []byte, ok bool)
+	// SingleSignOn is told at /api/auth; nil: there is none.
+	SingleSignOn *SingleSignOn
 	// Routes are endpoints of other packages.
 	Routes []Route
 	// Upgrade gets requests that ask for a WebSocket, before anybody has logged in;

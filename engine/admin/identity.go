@@ -127,12 +127,27 @@ func (p permitter) Permit(what access.Permission, kind, name string) error {
 // errLogin is answered to those who are not who they say; they do not learn why.
 var errLogin = &problem{status: http.StatusUnauthorized, name: "not_authorized", text: "Login failed", challenge: true}
 
+// errSession is the same for a browser whose login has ended: it is not to ask its
+// user for a password.
+var errSession = &problem{status: http.StatusUnauthorized, name: "not_authorized", text: "Login failed"}
+
+// sameOrigin tells what pages of other sites have browsers send.
+var sameOrigin = http.NewCrossOriginProtection()
+
 // identify finds out who sends a request.
 func (h *Handler) identify(r *http.Request) (*Identity, error) {
 	if r.Context().Value(trustedKey) != nil {
 		return nil, nil
 	}
 	user, password, ok := credentials(r)
+	refused := errLogin
+	if !ok && h.Session != nil && r.Header.Get("Authorization") == "" {
+		// What a page of another site has a browser do is not its user's doing.
+		if password, ok = h.Session(r); ok && sameOrigin.Check(r) != nil {
+			return nil, problemf(http.StatusForbidden, "a page of another site sends this request")
+		}
+		refused = errSession
+	}
 	if !ok {
 		return nil, errLogin
 	}
@@ -151,7 +166,7 @@ func (h *Handler) identify(r *http.Request) (*Identity, error) {
 			return nil, err
 		}
 		h.Logger.Warn("a login to the HTTP API is refused", "user", string(user), "peer", r.RemoteAddr, "reason", err)
-		return nil, errLogin
+		return nil, refused
 	}
 	return &Identity{login.User, h.Broker}, nil
 }

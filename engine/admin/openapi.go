@@ -46,6 +46,12 @@ func (h *Handler) document() object {
 		}
 		paths[path][strings.ToLower(rt.method)] = operation(rt, path, s, described[rt.Pattern])
 	}
+	security := []object{{"basic": []string{}}, {"bearer": []string{}}}
+	schemes := object{"basic": object{"type": "http", "scheme": "basic"}, "bearer": object{"type": "http", "scheme": "bearer"}}
+	if h.SingleSignOn != nil {
+		security = append(security, object{"session": []string{}})
+		schemes["session"] = object{"type": "apiKey", "in": "cookie", "name": h.SingleSignOn.Cookie, "description": "From single sign-on: begin at /oauth/authorize."}
+	}
 	return object{
 		"openapi": "3.0.3",
 		"info": object{
@@ -53,11 +59,11 @@ func (h *Handler) document() object {
 			"description": "RabbitMQ's management API. Names in paths are escaped, slashes included: the usual virtual host is %2F.",
 		},
 		"servers":  []object{{"url": "/"}},
-		"security": []object{{"basic": []string{}}, {"bearer": []string{}}},
+		"security": security,
 		"paths":    paths,
 		"components": object{
 			"schemas":         s,
-			"securitySchemes": object{"basic": object{"type": "http", "scheme": "basic"}, "bearer": object{"type": "http", "scheme": "bearer"}},
+			"securitySchemes": schemes,
 		},
 	}
 }

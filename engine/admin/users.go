@@ -92,9 +92,7 @@ func (h *Handler) userRoutes() {
 	h.get("/api/whoami", Management, "Who is asking", func(q *request) (any, error) {
 		return WhoAmI{q.id.Name(), q.id.Tags()}, nil
 	})
-	h.get("/api/auth", None, "How to log in to a user interface", func(*request) (any, error) {
-		return map[string]bool{"oauth_enabled": false}, nil
-	})
+	h.get("/api/auth", None, "How to log in to a user interface", func(*request) (any, error) { return h.SingleSignOn.auth(), nil })
 	h.get("/api/auth/hash_password/{password}", Administrator, "The hash that would be kept of a password", func(q *request) (any, error) {
 		return map[string]string{"ok": access.HashPassword([]byte(q.PathValue("password"))).Text}, nil
 	})

@@ -108,4 +108,9 @@ type OAuth2 struct {
 	AdditionalScopesKeys    []string
 	ScopePrefix             string
 	JWKSCacheTTL            time.Duration
+
+	// Single sign-on.
+	ClientID, ClientSecret string
+	MgmtBaseURL            string
+	MgmtScopes             []string
 }

@@ -113,7 +113,7 @@ func (l *Loaded) readFile(name string, required bool) error {
 
 // warnOfPermissions speaks up when anybody can read a password.
 func (l *Loaded) warnOfPermissions(name string) {
-	if !l.OwnPassword() {
+	if !l.OwnPassword() && l.OAuth2.ClientSecret == "" {
 		return
 	}
 	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
@@ -256,6 +256,9 @@ func (l *Loaded) check() (problems Problems) {
 	}
 	if slices.Contains(l.Auth.Backends, "oauth2") && l.OAuth2.Issuer == "" && l.OAuth2.JWKSURI == "" {
 		add("auth.backends", "the backend oauth2 needs oauth2.issuer or oauth2.jwks_uri")
+	}
+	if l.OAuth2.ClientID != "" && (!slices.Contains(l.Auth.Backends, "oauth2") || l.OAuth2.Issuer == "" || l.OAuth2.MgmtBaseURL == "") {
+		add("oauth2.client_id", "oauth2.client_id turns single sign-on on, which needs the backend oauth2, oauth2.issuer and oauth2.mgmt_base_url")
 	}
 	if l.AMQP.Port < 0 && l.AMQP.UnixPath == "" && (l.AMQP.TLSPort < 0 || l.TLS.Cert == "") {
 		add("amqp.port", "amqp.port is -1 and there is neither TLS nor a unix socket: no client could connect")

@@ -45,6 +45,8 @@ func TestLoad_Problems(t *testing.T) {
 		{"key without certificate", "[tls]\nkey = \"k\"", ":2: tls.key needs tls.cert"},
 		{"sni without certificate", "[[tls.sni]]\nhost = \"a\"\ncert = \"b\"", "needs tls.cert"},
 		{"verify without ca", "[tls]\nverify_peer = \"required\"", "needs tls.ca"},
+		{"single sign-on without an address", "[auth]\nbackends = [\"oauth2\"]\n[oauth2]\nissuer = \"https://id.example.org\"\nclient_id = \"mq\"", "oauth2.mgmt_base_url"},
+		{"single sign-on without tokens", "[oauth2]\nissuer = \"https://id.example.org\"\nclient_id = \"mq\"\nmgmt_base_url = \"https://mq.example.org\"", "needs the backend oauth2"},
 		{"proxies nobody trusts", "[amqp]\nproxy_protocol = true", "proxy_trusted_sources"},
 		{"proxies of the API nobody trusts", "[http]\nproxy_protocol = true", "http.proxy_protocol needs amqp.proxy_trusted_sources"},
 		{"oauth2 without issuer", "[auth]\nbackends = [\"oauth2\"]", "oauth2.issuer"},

@@ -128,6 +128,9 @@ func (r *Result) finish() {
 	if strings.Contains(r.values["auth.backends"], "oauth2") && r.values["oauth2.issuer"] == "" && r.values["oauth2.jwks_uri"] == "" {
 		r.drop("auth.backends", "the backend oauth2 needs oauth2.issuer or oauth2.jwks_uri")
 	}
+	if r.values["oauth2.client_id"] != "" && (r.values["oauth2.mgmt_base_url"] == "" || r.values["oauth2.issuer"] == "" || !strings.Contains(r.values["auth.backends"], "oauth2")) {
+		r.drop("oauth2.client_id", "single sign-on needs oauth2.mgmt_base_url, oauth2.issuer and the backend oauth2")
+	}
 	if r.values["tls.cert"] == "" {
 		for _, key := range []string{"tls.key", "tls.ca", "tls.verify_peer"} {
 			r.drop(key, "there is no certificate: tls.cert would have to be set")

@@ -87,6 +87,8 @@ port = 1883
 issuer = https://id.example.com
 jwks_cache_ttl = 600
 client_id = x
+mgmt_base_url = https://mq.example.com
+mgmt_scopes = openid roles
 [sni:*.example.com]
 tls_cert = /etc/e.pem
 tls_verify_peer = true
@@ -103,8 +105,9 @@ tls_key = /etc/k.pem
 		"amqp.bind":   "0.0.0.0", "amqp.port": "5672", "amqp.heartbeat": "300", "amqp.channel_max": "65535",
 		"amqp.proxy_protocol": "true", "amqp.proxy_trusted_sources": "10.0.0.0/8,192.168.1.1",
 		"http.bind": "::", "http.port": "15672", "oauth2.issuer": "https://id.example.com", "oauth2.jwks_cache_ttl": "600",
+		"oauth2.client_id": "x", "oauth2.mgmt_base_url": "https://mq.example.com", "oauth2.mgmt_scopes": "openid,roles",
 	})
-	wantNotes(t, "lost", r.Lost, "[sni:bare]: it has no certificate", "line 3: [main] data_dir = /var/lib/lavinmq: ", "DES-CBC-SHA", "before 1.2", "MQTT", "client_id")
+	wantNotes(t, "lost", r.Lost, "[sni:bare]: it has no certificate", "line 3: [main] data_dir = /var/lib/lavinmq: ", "DES-CBC-SHA", "before 1.2", "MQTT")
 	wantNotes(t, "needless", r.Needless, "stats_interval")
 	for _, want := range []string{"\n[[tls.sni]]\nhost = \"*.example.com\"\ncert = \"/etc/e.pem\"\nca = \"/etc/ca.pem\"\nverify_peer = \"required\"\n", "# - line 3: [main] data_dir"} {
 		if !strings.Contains(text, want) {
@@ -180,6 +183,8 @@ func TestMends(t *testing.T) {
 	}{
 		{RabbitMQ, "proxy_protocol = true", nil, "needs the proxies' addresses"},
 		{RabbitMQ, "auth_backends.1 = oauth2", nil, "oauth2.issuer"},
+		{RabbitMQ, "management.oauth_client_id = x", nil, "oauth2.client_id"},
+		{LavinMQ, "[oauth]\nclient_id = x", nil, "oauth2.mgmt_base_url"},
 		{RabbitMQ, "default_user = joe", nil, "default_password"},
 		{RabbitMQ, "default_pass = x", map[string]string{"default_user": "guest", "default_password": "x"}, ""},
 		{RabbitMQ, "listeners.tcp = none", nil, "no client could connect"},

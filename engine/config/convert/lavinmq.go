@@ -85,9 +85,11 @@ var lavinSections = map[string]lavinSection{
 		"preferred_username_claims": as("oauth2.preferred_username_claims"), "additional_scopes_keys": filled("oauth2.additional_scopes_keys"),
 		"scope_prefix": filled("oauth2.scope_prefix"), "verify_aud": truth("oauth2.verify_aud"), "audience": filled("oauth2.audience"),
 		"jwks_cache_ttl": as("oauth2.jwks_cache_ttl"),
-		"client_id":      lost("there is no web interface that logs in"),
-		"mgmt_base_url":  lost("there is no web interface that logs in"),
-		"mgmt_scopes":    lost("there is no web interface that logs in"),
+		"client_id":      filled("oauth2.client_id"),
+		"mgmt_base_url":  filled("oauth2.mgmt_base_url"),
+		"mgmt_scopes": func(r *Result, e entry) {
+			r.put(e, "oauth2.mgmt_scopes", strings.Join(strings.FieldsFunc(e.value, func(c rune) bool { return c == ' ' || c == ',' }), ","))
+		},
 	},
 }
 

@@ -114,6 +114,7 @@ var rabbitPrefixes = []struct {
 	{"stream.", lost("the stream protocol is not spoken; streams are used over AMQP")},
 	{"amqp1_0.", lost("AMQP 1.0 is not spoken")},
 	{"log.", lost("there is one log: level, format, file and exchange")},
+	{"management.oauth_", lost("single sign-on is turned on by oauth2.client_id and oauth2.mgmt_base_url; the issuer has to know another redirect URI")},
 	{"management.", lost("this option of the API is not there")},
 	{"prometheus.", lost("this option of the metrics is not there")},
 }

@@ -58,7 +58,7 @@ func (o *Options) check() error {
 	}
 	for name, address := range map[string]string{"issuer": o.Issuer, "jwks_uri": o.JWKSURI} {
 		if address != "" {
-			if err := checkURL("oauth2."+name, address); err != nil {
+			if err := CheckURL("oauth2."+name, address); err != nil {
 				return err
 			}
 		}
@@ -66,9 +66,9 @@ func (o *Options) check() error {
 	return nil
 }
 
-// checkURL wants https, or http to this machine: who can change keys on their way
+// CheckURL wants https, or http to this machine: who can change keys on their way
 // can be anybody.
-func checkURL(what, address string) error {
+func CheckURL(what, address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
 		return fmt.Errorf("oauth2: %s '%s' is not a URL", what, address)
@@ -86,6 +86,8 @@ type Backend struct {
 	keys   *fetcher
 	parser *jwt.Parser
 	now    func() time.Time
+
+	providers providers // for single sign-on
 
 	mu     sync.Mutex
 	tokens map[[sha256.Size]byte]verified
@@ -260,7 +262,7 @@ func (b *Backend) valid(claims jwt.MapClaims) (expires time.Time, err error) {
 		return expires, fmt.Errorf("it is good from %s on", nbf.UTC().Format(time.RFC3339))
 	case iat != nil && now.Add(skew).Before(iat.Time):
 		return expires, fmt.Errorf("it was issued in the future, at %s: compare the clocks", iat.UTC().Format(time.RFC3339))
-	case b.Issuer != "" && !sameIssuer(issuer, b.Issuer):
+	case b.Issuer != "" && !SameIssuer(issuer, b.Issuer):
 		return expires, fmt.Errorf("it is of another issuer, '%s'", issuer)
 	}
 	if b.VerifyAudience {

@@ -16,6 +16,9 @@
 // each after a prefix (the broker's resource server id and a dot), with
 // percent-encoding in VHOST, NAME and ROUTINGKEY.
 //
+// For single sign-on (package sso) it finds where users log in and exchanges codes
+// for tokens (provider.go).
+//
 // Invariants:
 //
 //  1. Authenticate does not block: signatures are checked, and keys waited for, in

@@ -2,10 +2,8 @@ package oauth2
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -167,24 +165,14 @@ func (f *fetcher) refresh(ctx context.Context, seen *keySet) bool {
 func (f *fetcher) fetch(ctx context.Context) (*keySet, time.Duration, error) {
 	address := f.JWKSURI
 	if address == "" {
-		var found struct {
-			Issuer string `json:"issuer"`
-			JWKS   string `json:"jwks_uri"`
-		}
-		data, _, err := f.get(ctx, strings.TrimSuffix(f.Issuer, "/")+"/.well-known/openid-configuration")
+		found, _, err := f.discover(ctx)
 		if err != nil {
 			return nil, 0, err
-		}
-		if err := json.Unmarshal(data, &found); err != nil {
-			return nil, 0, fmt.Errorf("the issuer's configuration is not understood: %w", err)
-		}
-		if !sameIssuer(found.Issuer, f.Issuer) {
-			return nil, 0, fmt.Errorf("the issuer calls itself '%s', and not as oauth2.issuer does", found.Issuer)
 		}
 		if address = found.JWKS; address == "" {
 			return nil, 0, errors.New("the issuer's configuration has no jwks_uri: set oauth2.jwks_uri")
 		}
-		if err := checkURL("jwks_uri of the issuer", address); err != nil {
+		if err := CheckURL("jwks_uri of the issuer", address); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -210,10 +198,7 @@ func (f *fetcher) get(ctx context.Context, address string) ([]byte, http.Header,
 	if response.StatusCode != http.StatusOK {
 		return nil, nil, fmt.Errorf("%s answers %s", address, response.Status)
 	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, fetchBytesMax+1))
-	if err == nil && len(data) > fetchBytesMax {
-		err = fmt.Errorf("%s answers with more than %d bytes", address, fetchBytesMax)
-	}
+	data, err := readAll(response.Body, address)
 	return data, response.Header, err
 }
 
@@ -233,6 +218,7 @@ func (f *fetcher) ttl(h http.Header) time.Duration {
 	return min(max(ttl, ttlMin), ttlMax)
 }
 
-func sameIssuer(a, b string) bool {
+// SameIssuer compares two names of issuers; a slash at the end says nothing.
+func SameIssuer(a, b string) bool {
 	return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/")
 }
