@@ -25,6 +25,7 @@ func (e *Engine) serveControl() (err error) {
 	if e.config.OnReload != nil {
 		routes = append(routes, e.reloadRoute())
 	}
+	routes = append(routes, e.environmentRoute())
 	h := admin.NewHandler(admin.Options{
 		Routes: routes, CertificateExpiry: e.certificateExpiry,
 		Upgrade: &websocket.Handler{Accept: e.server.Load().AcceptTransport, Identify: e.identifyPeer, Logger: e.logger},

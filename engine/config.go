@@ -7,6 +7,7 @@ import (
 
 	"github.com/basaltmq/basaltmq/engine/amqp"
 	"github.com/basaltmq/basaltmq/engine/broker"
+	"github.com/basaltmq/basaltmq/engine/config"
 	"github.com/basaltmq/basaltmq/engine/logs"
 	"github.com/basaltmq/basaltmq/segstore/disk"
 )
@@ -62,6 +63,8 @@ type Config struct {
 	// OnReload reads the configuration anew and calls Reload; nil: nobody can ask
 	// for that by the API.
 	OnReload func() (Reloaded, error)
+	// Environment is the configuration in force, for operators; nil: nothing is told.
+	Environment func() []config.Setting
 	// DrainTimeout is how long a stop waits for clients to close; 0 means five
 	// seconds, negative not at all.
 	DrainTimeout time.Duration

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/basaltmq/basaltmq/engine/admin"
+	"github.com/basaltmq/basaltmq/engine/config"
 )
 
 // Reloaded tells what a new configuration has changed.
@@ -32,6 +33,20 @@ func (e *Engine) reloadRoute() admin.Route {
 				answer = reloaded
 			}
 			_ = json.NewEncoder(w).Encode(answer) // the client is gone
+		}),
+	}
+}
+
+// environmentRoute shows operators the configuration in force.
+func (e *Engine) environmentRoute() admin.Route {
+	return admin.Route{
+		Pattern: "GET /api/basaltmq/environment", Role: admin.Administrator, Summary: "The configuration in force, and where each value comes from; secrets are masked", Answer: []config.Setting{},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			settings := []config.Setting{}
+			if e.config.Environment != nil {
+				settings = e.config.Environment()
+			}
+			admin.Answer(w, settings)
 		}),
 	}
 }

@@ -38,6 +38,10 @@ func TestControl_Programs(t *testing.T) {
 	tell(0, "nothing has changed", "reload")
 	configure("durability = \"os\"\n[log]\nlevel = \"warn\"\n")
 	tell(0, "taken over: log.level\nneeds a restart: durability\n", "reload")
+	for _, want := range []string{"db_dir", `"warn"  (` + file + `:3)`, `"********"`, `"fsync"`} {
+		tell(0, want, "environment")
+	}
+	tell(0, `"from": "`+file+`:3"`, "environment", "--format", "json")
 	configure("[log]\nlevle = \"warn\"\n")
 	tell(1, "the old one stays:\n  "+file+":2: unknown key log.levle: did you mean log.level?\n", "reload")
 	configure("")

@@ -95,8 +95,8 @@ func serve(cl *config.CommandLine, c *config.Loaded, stderr io.Writer) int {
 	if settings.Sockets, err = passedSockets(); err != nil {
 		return fail(err)
 	}
-	r := &reloader{line: cl, level: level, logger: logger, service: service, reopen: output.Reopen, running: c.Config}
-	settings.OnReload = r.reload
+	r := &reloader{line: cl, level: level, logger: logger, service: service, reopen: output.Reopen, running: c.Config, place: c.Place}
+	settings.OnReload, settings.Environment = r.reload, r.environment
 
 	signals, hangups := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)

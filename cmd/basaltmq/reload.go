@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -22,9 +23,10 @@ type reloader struct {
 	reopen  func() error // of the log's file
 
 	mu      sync.Mutex
-	running config.Config  // what is in force
-	engine  *engine.Engine // nil before it has started
-	ready   string         // status of the service
+	running config.Config            // what is in force
+	place   func(name string) string // where a key of it was set
+	engine  *engine.Engine           // nil before it has started
+	ready   string                   // status of the service
 }
 
 // reload takes over what can be taken over. If anything is wrong, all stays as it
@@ -57,6 +59,13 @@ func (r *reloader) reload() (done engine.Reloaded, err error) {
 	return done, err
 }
 
+// environment is the configuration in force. Any goroutine.
+func (r *reloader) environment() []config.Setting {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running.Effective(r.place)
+}
+
 // started says that the engine runs.
 func (r *reloader) started(e *engine.Engine, ready string) {
 	r.mu.Lock()
@@ -82,5 +91,12 @@ func (r *reloader) takeOver() (done engine.Reloaded, err error) {
 	}
 	r.level.Set(levelOf(running.Log.Level))
 	r.running = running
+	old := r.place
+	r.place = func(name string) string {
+		if slices.Contains(restart, name) {
+			return old(name)
+		}
+		return next.Place(name)
+	}
 	return engine.Reloaded{Changed: changed, Restart: restart}, nil
 }

@@ -245,20 +245,38 @@ func clusterStatus(s *session, _ []string) error {
 	return nil
 }
 
-// environment shows what the API tells of the node, flat.
+// environment shows what the API tells of the node, flat, and the configuration in
+// force.
 func environment(s *session, _ []string) error {
 	var nodes []map[string]any
 	if err := s.get(api("nodes"), &nodes); err != nil {
 		return err
 	}
+	settings := []struct {
+		Name    string          `json:"name"`
+		Value   json.RawMessage `json:"value"`
+		Default json.RawMessage `json:"default"`
+		From    string          `json:"from"`
+		Reload  bool            `json:"reload"`
+	}{}
+	if err := s.get(api("basaltmq", "environment"), &settings); err != nil {
+		return err
+	}
 	if s.format == "json" {
-		return s.indented(nodes)
+		return s.indented(map[string]any{"nodes": nodes, "configuration": settings})
 	}
 	var lines [][2]string
 	for _, n := range nodes {
 		for _, name := range slices.Sorted(maps.Keys(n)) {
 			lines = append(lines, [2]string{name, cell(n[name])})
 		}
+	}
+	for _, k := range settings {
+		value := string(k.Value)
+		if k.From != "default" {
+			value += "  (" + k.From + ")"
+		}
+		lines = append(lines, [2]string{k.Name, value})
 	}
 	return writeLines(s.out.stdout, lines)
 }
