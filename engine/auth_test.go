@@ -91,6 +91,14 @@ func TestScram(t *testing.T) {
 		c.Abort()
 		eventually(t, "gone", func() bool { return e.Connections() == 0 })
 	}
+	// A name and a password are the same however they are written: as SASLprep has
+	// them the client sends them, PLAIN as it likes.
+	if _, talk, event := scramLogin(t, e, "jo\u0308rg", "pa\u0308sswo\u0308rd\u00a0€"); event.String() != tuneLine || !talk.Valid() {
+		t.Errorf("decomposed: %s", event)
+	}
+	for _, name := range []string{"jo\u0308rg", "jörg", "jo\u00ad\u0308rg"} {
+		amqptest.OpenClient(t, e.Addr(), amqptest.Options{User: name, Password: "pa\u0308sswörd €"}).Abort()
+	}
 	for user, password := range map[string]string{"guest": "wrong", "nobody": "guest", "imported": "test12"} {
 		c, talk, event := scramLogin(t, e, user, password)
 		if event.String() != scramRefused || talk.Valid() {

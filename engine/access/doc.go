@@ -19,7 +19,8 @@
 //
 // Passwords are kept as definitions files of RabbitMQ have them: a salt of four
 // bytes and the digest of salt and password, in base64. SHA-256 is what new ones
-// get; SHA-512, MD5, bcrypt and argon2id are understood.
+// get; SHA-512, MD5, bcrypt and argon2id are understood. Passwords count as SASLprep
+// has them (saslprep.go).
 //
 // Invariants:
 //

@@ -49,6 +49,7 @@ func HashPassword(password []byte) Hash {
 }
 
 func hashPassword(password []byte) Hash {
+	password = Prepared(password)
 	var salt [saltBytes]byte
 	_, _ = rand.Read(salt[:]) // never fails (crypto/rand)
 	return saltedHash(SHA256, salt[:], password)
@@ -163,9 +164,19 @@ func (h Hash) Slow() bool { return h.Algorithm == Bcrypt || h.Algorithm == Argon
 // slow bounds how many slow hashes are computed at once.
 var slow = make(chan struct{}, slowMax)
 
-// Matches compares a password with the hash. An empty password never matches.
-// If the hash is Slow it may wait for its turn.
+// Matches compares a password with the hash: as it is, and as SASLprep has it
+// (saslprep.go). Hashes made here are of the latter; one from elsewhere may be of
+// either. An empty password never matches. If the hash is Slow it may wait for its
+// turn.
 func (h Hash) Matches(password []byte) bool {
+	if h.matches(password) {
+		return true
+	}
+	prepared := Prepared(password)
+	return !bytes.Equal(prepared, password) && h.matches(prepared)
+}
+
+func (h Hash) matches(password []byte) bool {
 	if len(password) == 0 || h.IsZero() {
 		return false
 	}

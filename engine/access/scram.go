@@ -29,8 +29,7 @@ const (
 	scramIterationsMax = 10_000_000
 )
 
-// NewScram makes one of a password. The password counts as its UTF-8 bytes are:
-// one that SASLprep would change can be used with other mechanisms only.
+// NewScram makes one of a password, as SASLprep has it.
 func NewScram(password []byte) Scram {
 	salt := make([]byte, scramSaltBytes)
 	_, _ = rand.Read(salt) // never fails (crypto/rand)
@@ -39,7 +38,7 @@ func NewScram(password []byte) Scram {
 
 func newScram(password, salt []byte, iterations int) Scram {
 	s := Scram{Iterations: iterations, Salt: salt}
-	salted, err := pbkdf2.Key(sha256.New, string(password), s.Salt, s.Iterations, sha256.Size)
+	salted, err := pbkdf2.Key(sha256.New, string(Prepared(password)), s.Salt, s.Iterations, sha256.Size)
 	if err != nil {
 		panic(fmt.Sprintf("access: %v", err)) // for keys that FIPS 140 does not allow
 	}

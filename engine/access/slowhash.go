@@ -87,6 +87,7 @@ func argonMatches(text string, password []byte) bool {
 // HashPasswordWith is HashPassword with an algorithm of one's choice. It takes
 // long with slow ones. Errors: Invalid.
 func HashPasswordWith(algorithm Algorithm, password []byte) (Hash, error) {
+	password = Prepared(password)
 	switch {
 	case algorithm == Bcrypt:
 		text, err := bcrypt.GenerateFromPassword(password, bcrypt.DefaultCost)

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -106,12 +107,18 @@ func (u *User) add(counter *atomic.Int64, name string) (limit int64, ok bool) {
 	return 0, true
 }
 
-// Authenticate finds a user by name and password. slow is not nil when the
+// Authenticate finds a user by name and password; a user that is not there by the
+// name as it is may be by the name as SASLprep has it. slow is not nil when the
 // password takes long to check: it is then for the caller to call, elsewhere,
 // and to heed; user is not logged in before. An unknown user, an empty password
 // and a wrong one are all the same to the caller: ok is false.
 func (r *Registry) Authenticate(name, password []byte) (user *User, slow func() bool, ok bool) {
 	u := r.User(name)
+	if u == nil {
+		if prepared := Prepared(name); !bytes.Equal(prepared, name) {
+			u = r.User(prepared)
+		}
+	}
 	if u == nil {
 		unknown.Matches(password)
 		return nil, nil, false

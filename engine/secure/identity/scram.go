@@ -135,6 +135,9 @@ func decodeName(s string) (string, error) {
 // can meet, with a salt that stays the same: the client does not learn why.
 func (e *scramExchange) find() {
 	login, err := e.mechanism.identify(e.user, e.peer.Remote)
+	if prepared := access.Prepared(e.user); err != nil && !bytes.Equal(prepared, e.user) {
+		login, err = e.mechanism.identify(prepared, e.peer.Remote)
+	}
 	if err == nil {
 		text := login.User.Spec().Password.Scram
 		if text == "" {
