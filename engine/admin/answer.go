@@ -1,11 +1,13 @@
 package admin
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/basaltmq/basaltmq/engine/access"
@@ -114,7 +116,12 @@ func fail(w http.ResponseWriter, err error) {
 	if status == http.StatusNotFound {
 		reply.Reason, reply.Detail = "Not Found", text
 	}
-	send(w, status, reply)
+	var body bytes.Buffer
+	_ = encoder(&body).Encode(reply) // texts cannot fail
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len())) // it may leave before the request has been read
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // the client is gone
 }
 
 // Answer sends a value as JSON, for routes of other packages.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -127,10 +128,24 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set("Connection", "close")
 	}
 	if err := h.serve(w, r); err != nil {
-		if r.ContentLength != 0 {
-			header.Set("Connection", "close") // not read, and not waited for
+		if r.ContentLength == 0 {
+			fail(w, err)
+			return
 		}
+		header.Set("Connection", "close") // not read, and not waited for
 		fail(w, err)
+		linger(w, r)
+	}
+}
+
+// linger gives a client that is still sending a while to hear the answer: closing
+// at once would reset the connection, and the answer would be lost with it. What
+// comes meanwhile is thrown away. net/http does that for others, but not for a
+// client that said it would close itself.
+func linger(w http.ResponseWriter, r *http.Request) {
+	c := http.NewResponseController(w)
+	if c.Flush() == nil && c.SetReadDeadline(time.Now().Add(lingerTimeout)) == nil {
+		_, _ = io.Copy(io.Discard, r.Body)
 	}
 }
 

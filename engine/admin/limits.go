@@ -37,6 +37,9 @@ const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = time.Minute
 	writeTimeout  = time.Minute
+	// lingerTimeout is how long a client whose request is refused may go on sending
+	// it before the connection is closed.
+	lingerTimeout = time.Second
 	// idleTimeout is how long a connection may wait for its next request.
 	idleTimeout = time.Minute
 

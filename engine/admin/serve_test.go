@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,31 @@ func TestServe_HugeBody(t *testing.T) {
 			t.Errorf("%s: %v, %v", kind, response, err)
 		}
 		c.Close()
+	}
+}
+
+// TestServe_RefusalIsHeard: who reads the answer only when the whole request is
+// written gets it, also if he says that he will close then.
+func TestServe_RefusalIsHeard(t *testing.T) {
+	h := newTestHandler(t)
+	s := serveTCP(t, h, serverLimits{20, long, long, long, long, true}, nil)
+	for _, said := range []string{"", "Connection: close\r\n"} {
+		for path, want := range map[string]int{"/api/users/x": http.StatusRequestEntityTooLarge, "/api/nothing": http.StatusNotFound} {
+			c := dialTCP(t, s)
+			if err := c.(*net.TCPConn).SetWriteBuffer(16 << 10); err != nil { // else it would all fit in there
+				t.Fatal(err)
+			}
+			body := strings.Repeat(" ", 1<<20+1)
+			if _, err := fmt.Fprintf(c, "PUT %s HTTP/1.1\r\nHost: b\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n%sContent-Length: %d\r\n\r\n%s", path, said, len(body), body); err != nil {
+				t.Errorf("%q %s: %v", said, path, err)
+				continue
+			}
+			response, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil || response.StatusCode != want || response.ContentLength <= 0 {
+				t.Errorf("%q %s: %v, %v", said, path, response, err)
+			}
+			c.Close()
+		}
 	}
 }
 
@@ -222,6 +248,10 @@ func TestServe_Idle(t *testing.T) {
 			t.Fatalf("%v", response)
 		}
 		all = append(all, c)
+		// The answer may be here before its connection counts as idle.
+		for s.socket.(*limitedListener).idle.count() < min(len(all), 3) {
+			runtime.Gosched()
+		}
 	}
 	for i, c := range all[:7] {
 		if n, err := c.Read(make([]byte, 1)); err != io.EOF {
@@ -233,6 +263,12 @@ func TestServe_Idle(t *testing.T) {
 			t.Errorf("%v", response)
 		}
 	}
+}
+
+func (i *idleConns) count() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.order.Len()
 }
 
 // TestServe_OtherProtocols: who would rather speak another protocol, as Java's
