@@ -40,6 +40,10 @@ func (l *Log) seekBack(r *Reader, offset, above uint64, wake func()) (*block, er
 			return b, nil
 		}
 	}
+	if l.journaled.swapping {
+		l.park(r, offset, wake)
+		return nil, ErrNotResident
+	}
 	seg := l.segmentAt(offset)
 	if seg == nil {
 		return nil, ErrMissing{Next: l.existing(offset, above)}
@@ -90,7 +94,7 @@ func (l *Log) startFetch(seg *segment, offset uint64, pos int64, query *Query) *
 
 // readAhead fetches the block after b, which r enters, unless it may not want it.
 func (l *Log) readAhead(r *Reader, b *block) {
-	if b.buf == nil || r.query != nil || l.store.blockBytes.Load() > l.store.tune.keptBytes {
+	if b.buf == nil || r.query != nil || b.segment.replaced || l.store.blockBytes.Load() > l.store.tune.keptBytes {
 		return
 	}
 	seg, offset, pos := b.segment, b.to, b.end

@@ -210,6 +210,7 @@ func (s *Store) endStep(r *round) {
 		case l.deleted:
 		case l.err != nil && l.err != ErrClosed:
 			c.keep = append(c.keep, l.id)
+			l.journaled.files = l.journaled.files&^(1<<c.file) | filesKept
 		default:
 			l.journaled.files &^= 1 << c.file
 		}

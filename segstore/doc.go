@@ -30,6 +30,8 @@
 //	intervals.go    sets of offsets              files.go        bounded open files
 //	retained.go     logs that keep records       filter.go       passing over batches
 //	scan.go         walking a segment file       quarantine.go   what is put aside
+//	reopen.go       lifting a fence              remake.go       ... by new files
+//	remakefile.go   ... one of them              rename.go       ... in place of the old
 //
 // # Life of a record
 //
@@ -179,8 +181,9 @@
 //     the last segment grows. (The journal has them in any order.)
 //  8. A failed write or sync of a log's files fences the log: it takes no more
 //     records, Durable stays, Err says why. What was appended can still be read
-//     and settled. Nothing is ever written to its files again. A failed write or
-//     sync of the journal fences all durable logs. A write that finds no space
+//     and settled. Nothing is ever written to its files again: Reopen lifts the
+//     fence when others took their place (reopen.go). A failed write or
+//     sync of the journal fences all durable logs until the next start. A write that finds no space
 //     fences nothing: it is done again, whole, until there is some.
 //  9. A trailer is written only when all batches before it are synced: who finds
 //     a valid trailer needs not look at the data.
@@ -215,7 +218,8 @@
 //  4. A segment of zero bytes (created, not yet written): removed.
 //  5. A segment with a bad header: set aside; the offsets in it are not reused.
 //  6. Gaps between batches and between segments: settled offsets.
-//  7. A torn record at the end of the settled file: cut. settled.tmp: removed.
+//  7. A torn record at the end of the settled file: cut. settled.tmp, and segments
+//     named .seg.tmp (reopen.go): removed.
 //  8. Settled offsets that were not written yet: the records come again.
 //  9. Batches in the journal that the segments lack: they become chunks again.
 //  10. Batches in the journal and an unsealed segment: skipped, but the segment's
@@ -245,8 +249,8 @@
 // # Threading and locks
 //
 // All methods of Store and Log may be called from any goroutine, also from event
-// loops: none waits for the disk, except Open, OpenLog, ListLogs, Quarantine,
-// Close and Crash. A Batch and a Reader belong to one goroutine at a time.
+// loops: none waits for the disk, except Open, OpenLog, Log.Reopen, ListLogs,
+// Quarantine, Close and Crash. A Batch and a Reader belong to one goroutine at a time.
 //
 // Lock order: gate.mu, then Log.mu, then one of Store.mu, Store.chunkMu, fetcher.mu,
 // puncher.mu, filer.mu or a lock of the arena; these six are leaves. Never two Log.mu. fileCache.mu is taken
@@ -257,7 +261,8 @@
 // The lists of logs to visit, and the flags in a log that mirror them, change
 // under Store.mu. Of a log's disk side (segments, acks) the flusher is the only writer, under
 // the log's mutex where others read it: it reads them without. Between Log.filing
-// being set, by the flusher, and being cleared, by the filer, the filer is that. (The puncher makes
+// being set, by the flusher, and being cleared, by the filer, the filer is that, or
+// with journaled.reopening a call of Reopen. (The puncher makes
 // holes in sealed segments, which the flusher does not write to any more.) The fields of a
 // segment that only it uses (created, entrySynced, unsynced, bare, full,
 // footerDirty), and the journal, need no lock at all.

@@ -15,7 +15,7 @@ type journaled struct {
 	txFirst    uint64 // offsets of transactions [txFirst, txEnd) that wait for their group
 	txEnd      uint64
 	txRound    uint64 // the round of that group, 0 while there is none
-	files      uint8  // bit i: file i has entries that only count there
+	files      uint8  // bit i: file i has entries that only count there; see filesKept
 	checkpoint bool   // visited for the checkpoint in this round
 	syncAll    bool   // the checkpoint wants the segments synced
 	rewrite    bool   // the settled file is to be written
@@ -24,7 +24,12 @@ type journaled struct {
 	acks       []byte // it
 	txSettle   uint64 // round of the last settling by a transaction, or txWaiting; 0 when synced
 	unclaimed  bool   // found in the journal by Open, not opened since
+	reopening  bool   // the log's files are those of a call of Reopen
+	swapping   bool   // which gives new files their names: reads behind the tail wait
 }
+
+// filesKept stands in journaled.files for files that were put aside for the log.
+const filesKept = 1 << 2
 
 // txWaiting is the txSettle of a log whose transaction has not entered a round.
 const txWaiting = ^uint64(0)
@@ -98,6 +103,12 @@ func (l *Log) enter(r *round, p pass) (v visit, moved bool) {
 	case l.deleted:
 		return l.enterDeleted(r), true
 	case l.err != nil && l.err != ErrClosed: // while closing, what was appended goes out
+		if j.checkpoint {
+			j.checkpoint = false
+			if l.journaled.reopening {
+				l.store.journal.checkpoint.postpone(l)
+			} // else the old file is kept for it
+		}
 		if !l.transient && l.store.journal.err == nil && j.txEnd > l.handled() {
 			l.chooseEntries(r, j.txEnd) // a transaction that was complete before
 			l.noteTransactions(r)

@@ -28,6 +28,7 @@ const (
 	QuarantineDir    = quarantineDir
 	SettledName      = settledName
 	SettledTempName  = settledTempName
+	SegmentTempEnd   = segmentTempSuffix
 	QuarantineSuffix = quarantineSuffix
 )
 

@@ -145,7 +145,7 @@ func (f *fetch) finish(b *block, err error) (wakes []func()) {
 func (s *Store) runFetch(f *fetch) {
 	l := f.log
 	b, err := s.load(f)
-	if err != nil {
+	if err != nil && err != errReplaced {
 		s.o.Logger.Error("segstore: reading behind the tail failed", "log", l.id, "offset", f.offset, "error", err)
 	}
 	l.mu.Lock()

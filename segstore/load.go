@@ -15,6 +15,9 @@ func (s *Store) load(f *fetch) (*block, error) {
 	if err != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		if seg.replaced {
+			return nil, errReplaced
+		}
 		if seg.removed || l.deleted { // nobody needs it any more
 			return s.newBlock(&block{from: f.offset, to: seg.next, segment: seg}), nil
 		}
@@ -22,6 +25,10 @@ func (s *Store) load(f *fetch) (*block, error) {
 	}
 	defer s.files.release(h)
 	l.mu.Lock()
+	if seg.replaced { // perhaps the file is another one now
+		l.mu.Unlock()
+		return nil, errReplaced
+	}
 	sc := scanner{store: s, file: h.file, limit: seg.size, block: s.tune.blockBytes}
 	next := seg.sizeNext
 	l.mu.Unlock()

@@ -54,7 +54,7 @@ type Log struct {
 	stale     bool          // and since the settled file was written
 	spill     bool          // its chunks are to be written to a segment: memory is short; the flusher's
 	reap      bool          // a segment may be wholly settled
-	filing    bool          // its files are the filer's; set by the flusher, ended by the filer
+	filing    bool          // its files are the filer's, or a reopening's; set by the flusher, ended by those
 	missed    bool          // there was something else to do to them meanwhile
 	moved     bool          // chunks went to segments since the last look at what can be evicted
 	deleted   bool
@@ -343,6 +343,9 @@ func (l *Log) Delete() error {
 	l.low.Store(l.next.Load())
 	l.durable.Store(l.next.Load())
 	wakes := l.dropBlocks(ErrDeleted)
+	if l.err != nil && l.err != ErrClosed {
+		l.store.fencedLogs.Add(-1)
+	}
 	l.fence(ErrDeleted)
 	l.list(listUrgent)
 	l.mu.Unlock()

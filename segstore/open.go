@@ -75,6 +75,7 @@ func (s *Store) shutdown(flush bool) error {
 	close(s.stop)
 	<-s.stopped
 	s.stopFiler()
+	s.reopens.Wait()
 	s.stopFetcher()
 	s.stopPuncher()
 	s.gate.mu.Lock()
@@ -87,6 +88,9 @@ func (s *Store) shutdown(flush bool) error {
 		l.mu.Unlock()
 	}
 	s.gate.mu.Unlock()
+	if s.fencedLogs.Load() == 0 && s.journal.err == nil { // those that were are open again, or deleted
+		s.flusher.firstErr, s.filer.firstErr = nil, nil
+	}
 	if flush {
 		s.flushAll()
 	}

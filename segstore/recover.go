@@ -57,8 +57,8 @@ func (s *Store) scanLog(l *Log, rec *recovery) error {
 		case isSegment && e.Type().IsRegular():
 			bases = append(bases, base)
 		case e.Name() == settledName, strings.Contains(e.Name(), quarantineSuffix):
-		case e.Name() == settledTempName:
-			err = s.disk.Remove(l.path(settledTempName)) // a rewrite that a crash cut short
+		case e.Name() == settledTempName, strings.HasSuffix(e.Name(), segmentTempSuffix):
+			err = s.disk.Remove(l.path(e.Name())) // a rewrite that a crash cut short
 		default:
 			_, err = s.setAside(l.dir(), e.Name(), slog.LevelError, errors.New("not a file of a log"))
 		}

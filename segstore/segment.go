@@ -69,6 +69,7 @@ type segment struct {
 	footerDirty bool // and not synced yet
 	dead        bool // all settled, to be removed in this round
 	removed     bool
+	replaced    bool    // by a new segment, or nobody knows; see reopen.go
 	bad         []int64 // positions of corrupt batches that were reported
 
 	punched  []hole // where blocks were given back, see punch.go; complete if mapped

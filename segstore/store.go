@@ -206,6 +206,7 @@ type Store struct {
 	stopped chan struct{}
 	flusher flusher
 	filer   filer
+	reopens sync.WaitGroup // begun by the flusher
 	journal journalState
 	gate    gate
 	fetcher fetcher

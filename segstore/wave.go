@@ -100,7 +100,7 @@ func (s *Store) concludeJob(w *crew, j *job) {
 	}
 	if fenced {
 		s.fencedLogs.Add(1)
-		s.o.Logger.Error("segstore: the log is fenced: it takes no more records until the broker is restarted; check the disk",
+		s.o.Logger.Error("segstore: the log is fenced: it takes no more records until it is opened again; check the disk, then use basaltmqctl restart_queue, or restart the broker",
 			"log", l.id, "error", j.err)
 	}
 	if w.firstErr == nil {

@@ -18,6 +18,7 @@
 //	ops_test.go        the operations
 //	journal_test.go    ... transactions and meta records
 //	retained_test.go   ... of logs that keep their records (streams)
+//	reopen_test.go     ... opening fenced logs again
 //	faults_test.go     the operations that damage or starve the disk
 //	check_test.go      comparing store and model
 //	histories_test.go  running many histories, shrinking the one that fails
@@ -54,6 +55,9 @@
 //  11. Meta records come back in order, all up to MetaDurable, none invented.
 //  12. A deleted log stays deleted once that had time to reach the disk.
 //  13. Nothing is leaked: no buffer of the arena, no goroutine.
+//  14. A fenced log can be opened again on a disk that works, unless the journal
+//     failed. Nothing in it changes by that, and all of it is durable then, also
+//     what was settled.
 //
 // After a kill promise 3 counts anew for what was appended in the new life. A
 // record that was only in the page cache when the process died was never

@@ -24,6 +24,12 @@ func (w *world) doFault(o op, l *liveLog, rng *rand.Rand) {
 		w.feed(rng)
 	case opFail:
 		w.injectError(l, rng)
+	case opBreak:
+		if l.log != nil {
+			w.breakLog(l, rng)
+		}
+	case opReopen:
+		w.reopen(rng)
 	case opFlip:
 		w.flip(rng, true)
 	case opFlipStopped:
@@ -98,7 +104,7 @@ func (w *world) injectError(l *liveLog, rng *rand.Rand) {
 	}
 	w.fencing, w.clean = true, false
 	w.note("  rule %+v", rule)
-	w.disk.Inject(rule)
+	w.faults = append(w.faults, w.disk.Inject(rule))
 }
 
 // flip turns a bit at rest in a segment, or when the store is stopped in a

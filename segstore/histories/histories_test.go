@@ -27,6 +27,10 @@ var (
 // punchingHistories counts the histories in which the store made holes.
 var punchingHistories atomic.Uint64
 
+// reopenings counts the fenced logs that were opened again, and those of them that
+// had something to write anew.
+var reopenings, remakings atomic.Uint64
+
 // historySecondsMax is how long one history may take before the test says
 // which one hangs. They take milliseconds.
 const historySecondsMax = 60
@@ -84,9 +88,12 @@ func TestHistories(t *testing.T) {
 	}
 	group.Wait()
 	histories, punching := next.Load()-first, punchingHistories.Load()
-	t.Logf("%d histories, %d of them with holes", histories, punching)
+	t.Logf("%d histories, %d of them with holes; %d fenced logs opened again, %d of them with records", histories, punching, reopenings.Load(), remakings.Load())
 	if !failed.Load() && histories >= 1000 && punching < histories/50 {
 		t.Errorf("holes were made in %d of %d histories", punching, histories)
+	}
+	if !failed.Load() && histories >= 1000 && remakings.Load() < histories/100 {
+		t.Errorf("fenced logs with records were opened again %d times in %d histories", remakings.Load(), histories)
 	}
 }
 

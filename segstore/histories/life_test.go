@@ -258,6 +258,7 @@ func (w *world) stop(loss Loss, rng *rand.Rand) {
 		successor.SetBudget(0)
 	}
 	w.disk = &gate{Disk: successor}
+	w.faults = nil
 	w.conclude(loss, next)
 	w.tainted = (w.tainted || failed) && next != LossPower
 	w.clean = loss == LossNone && next != LossPower && !w.fencing && !w.wasStarved && w.clean

@@ -152,6 +152,24 @@ func (m *LogModel) ObserveFenced() {
 	}
 }
 
+// Reopened notes that the log was opened again after it had been fenced. settled
+// are the offsets that were settled before.
+func (m *LogModel) Reopened(settled []bool) {
+	m.fenced = false
+	if m.Transient {
+		return
+	}
+	m.AcksDamaged, m.oldBelow, m.tainted = m.Forgiven, 0, false
+	for o := range settled {
+		switch r := &m.Records[o]; {
+		case settled[o] && r.Settled:
+			r.acked = LossPower
+		case !r.Settled:
+			r.survives = LossPower
+		}
+	}
+}
+
 // Rested notes that enough time has passed without faults for everything to
 // survive a stop of that kind.
 func (m *LogModel) Rested(level Loss) {

@@ -44,11 +44,12 @@ type config struct {
 type theme uint8
 
 const (
-	themeCrash theme = iota // kills, power cuts, also in the middle of anything
-	themeClean              // nothing
-	themeSpace              // the disk gets full, and crashes
-	themeError              // I/O errors, and crashes
-	themeFlip               // bits flip, and crashes
+	themeCrash  theme = iota // kills, power cuts, also in the middle of anything
+	themeClean               // nothing
+	themeSpace               // the disk gets full, and crashes
+	themeError               // I/O errors, and crashes
+	themeFlip                // bits flip, and crashes
+	themeRepair              // I/O errors that are mended while the store runs, and crashes
 	themes
 )
 
@@ -92,6 +93,8 @@ const (
 	opFlipStopped
 	opCheck
 	opOpenLate
+	opBreak // from here on only in themes of their own: others draw as before
+	opReopen
 	opKinds
 )
 
@@ -99,6 +102,7 @@ var opNames = [opKinds]string{
 	"append", "bulk", "scatter", "stuck", "want", "confirm", "take", "settle-in-order", "settle-any", "requeue", "settle-random", "read", "readers", "purge",
 	"delete", "cursor", "tick", "sync-tick", "rest", "rest-long", "hold", "step", "release", "commit", "meta", "close", "close-busy", "kill", "power-cut",
 	"arm-crash", "starve", "feed", "fail", "flip", "flip-stopped", "check", "open-late",
+	"break", "reopen",
 }
 
 func (k opKind) String() string { return opNames[k] }
@@ -111,11 +115,12 @@ var weights = [opKinds]int{
 }
 
 var themeWeights = [themes][opKinds]int{
-	themeCrash: {opCloseBusy: 8, opKill: 12, opPowerCut: 16, opArmCrash: 16},
-	themeClean: {opClose: 10},
-	themeSpace: {opStarve: 30, opFeed: 25, opKill: 5, opPowerCut: 8, opArmCrash: 5},
-	themeError: {opFail: 30, opKill: 8, opPowerCut: 10, opArmCrash: 3},
-	themeFlip:  {opFlip: 15, opFlipStopped: 20, opKill: 8, opPowerCut: 8, opRestLong: 5},
+	themeCrash:  {opCloseBusy: 8, opKill: 12, opPowerCut: 16, opArmCrash: 16},
+	themeClean:  {opClose: 10},
+	themeSpace:  {opStarve: 30, opFeed: 25, opKill: 5, opPowerCut: 8, opArmCrash: 5},
+	themeError:  {opFail: 30, opKill: 8, opPowerCut: 10, opArmCrash: 3},
+	themeFlip:   {opFlip: 15, opFlipStopped: 20, opKill: 8, opPowerCut: 8, opRestLong: 5},
+	themeRepair: {opBreak: 40, opFail: 4, opReopen: 50, opKill: 6, opPowerCut: 10, opArmCrash: 4, opStarve: 3, opFeed: 6},
 }
 
 func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
@@ -137,6 +142,9 @@ func newProgram(seed uint64) *program {
 		bodyBytesMax:  pick(rng, 20, 100, 100, 700, 700, 3000, 100<<10),
 		punchBytes:    1 << (seed % 14),
 		theme:         theme(pick(rng, themeCrash, themeCrash, themeCrash, themeClean, themeSpace, themeError, themeFlip)),
+	}
+	if seed%5 == 2 { // not drawn: seeds that found something keep what they had
+		c.theme = themeRepair
 	}
 	p := &program{seed: seed, config: c}
 	total := 0

@@ -64,6 +64,7 @@ type world struct {
 	meta    metaSide
 
 	// Of this life.
+	faults     []*sim.Injection
 	fencing    bool   // an I/O error may have fenced something
 	fencedLog  uint64 // only this log, 0 for any
 	starved    bool   // space is short

@@ -212,7 +212,7 @@ func (s *survey) lookLog(id uint64) {
 			}
 		case strings.Contains(e.Name(), segstore.QuarantineSuffix):
 			s.note(Note, name, "set aside by the broker as unreadable; yours to inspect and to remove")
-		case e.Name() == segstore.SettledTempName:
+		case e.Name() == segstore.SettledTempName, strings.HasSuffix(e.Name(), segstore.SegmentTempEnd):
 			s.note(Unfinished, name, "a rewrite that a crash cut short; the next start removes it")
 		default:
 			s.note(Note, name, "not a file of a log: the next start sets it aside as %s", segstore.QuarantineSuffix)
