@@ -1,7 +1,13 @@
 package engine
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,7 +19,13 @@ import (
 // onDisk runs a broker on a simulated disk until stop, or the test's end.
 func onDisk(t *testing.T, d *sim.Disk) (c *filler, stop func()) {
 	t.Helper()
-	e, err := Start(Config{DataDir: t.TempDir(), Loops: 1, disk: d})
+	return onDiskIn(t, d, t.TempDir())
+}
+
+// onDiskIn is onDisk with the directory of the control socket.
+func onDiskIn(t *testing.T, d *sim.Disk, dir string) (c *filler, stop func()) {
+	t.Helper()
+	e, err := Start(Config{DataDir: dir, Loops: 1, disk: d})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +37,7 @@ func onDisk(t *testing.T, d *sim.Disk) (c *filler, stop func()) {
 		}
 	}
 	t.Cleanup(stop)
-	c = &filler{Client: amqptest.OpenClient(t, e.Addr(), amqptest.Options{})}
+	c = &filler{addr: e.Addr(), Client: amqptest.OpenClient(t, e.Addr(), amqptest.Options{})}
 	amqptest.Ask[*amqp.ConfirmSelectOk](c.Client, 1, &amqp.ConfirmSelect{})
 	return c, stop
 }
@@ -33,6 +45,7 @@ func onDisk(t *testing.T, d *sim.Disk) (c *filler, stop func()) {
 // filler publishes persistent messages of 8 KiB with confirms.
 type filler struct {
 	*amqptest.Client
+	addr netip.AddrPort
 	done uint64
 }
 
@@ -120,5 +133,99 @@ func TestConsumer_QueueCannotBeWritten(t *testing.T) {
 	}
 	if n := c.fill("q", 3); n != 3 {
 		t.Errorf("%d confirmed", n)
+	}
+}
+
+// request asks the broker over its control socket.
+func request(t *testing.T, dir, method, path string) (status int, answer string) {
+	t.Helper()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dir, "control.sock"))
+	}}
+	defer transport.CloseIdleConnections()
+	ask, err := http.NewRequest(method, "http://broker"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := (&http.Client{Transport: transport}).Do(ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(data)
+}
+
+// TestQueue_RestartedWhileInUse: a queue that a failing disk has closed is opened
+// again by a request, under a publisher and a consumer: both stay connected, the
+// consumer goes on and may acknowledge what it got before, nothing that was
+// confirmed is lost then, nor by a power cut after it.
+func TestQueue_RestartedWhileInUse(t *testing.T) {
+	t.Parallel()
+	d, dir := sim.New(sim.Options{}), t.TempDir()
+	c, stop := onDiskIn(t, d, dir)
+	c.Declare("q", amqptest.Durable)
+	consumer := amqptest.OpenClient(t, c.addr, amqptest.Options{})
+	amqptest.Ask[*amqp.BasicQosOk](consumer, 1, &amqp.BasicQos{PrefetchCount: 3})
+	if n := c.fill("q", 10); n != 10 {
+		t.Fatalf("%d confirmed", n)
+	}
+	consumer.Subscribe(1, "q", "t", 0)
+	want := func(i int, tag uint64) {
+		t.Helper()
+		got := amqptest.Expect[*amqp.BasicDeliver](consumer)
+		if m := got.Method.(*amqp.BasicDeliver); !strings.HasPrefix(string(got.Body), fmt.Sprint(i, " ")) || m.DeliveryTag != tag || m.Redelivered {
+			t.Fatalf("got %.10s, %+v; want %d, tag %d", got.Body, m, i, tag)
+		}
+	}
+	for i := range 3 {
+		want(i, uint64(i)+1)
+	}
+	fault := d.Inject(sim.Rule{Path: "*.seg*", Calls: sim.CallWrite | sim.CallSync})
+	for c.fill("q", 100) == 100 { // while the journal holds it
+	}
+	const restart = "/api/queues/%2F/q/restart"
+	if status, answer := request(t, dir, "GET", "/api/queues/%2F/q"); status != 200 || !strings.Contains(answer, `"state":"closed"`) {
+		t.Errorf("%d %s", status, answer)
+	}
+	if status, answer := request(t, dir, "PUT", restart); status != 500 || !strings.Contains(answer, "mend the disk, and try again") {
+		t.Errorf("on a broken disk: %d %s", status, answer)
+	}
+	if status, answer := request(t, dir, "GET", "/metrics"); status != 200 || !strings.Contains(answer, "basaltmq_store_fenced_logs 1\n") {
+		t.Errorf("%d %.200s", status, answer)
+	}
+	fault.Remove()
+	if status, answer := request(t, dir, "PUT", restart); status != 204 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	if status, answer := request(t, dir, "PUT", restart); status != 400 || !strings.Contains(answer, "is not closed") {
+		t.Errorf("again: %d %s", status, answer)
+	}
+	if status, answer := request(t, dir, "GET", "/metrics"); status != 200 || !strings.Contains(answer, "basaltmq_store_fenced_logs 0\n") {
+		t.Errorf("%d %.200s", status, answer)
+	}
+	consumer.Method(1, &amqp.BasicAck{DeliveryTag: 3, Multiple: true}) // got before it was closed
+	for i := 3; i < 6; i++ {
+		want(i, uint64(i)+1)
+	}
+	if n := c.fill("q", 3); n != 3 {
+		t.Fatalf("%d confirmed", n)
+	}
+	stop()
+	c, _ = onDisk(t, d.PowerCut())
+	next := 0
+	for i := 3; i < 10; {
+		got := c.Get(1, "q", amqptest.NoAck)
+		if strings.HasPrefix(string(got.Body), fmt.Sprint(next, " ")) && next < 3 {
+			next++ // an acknowledgement that was lost
+			continue
+		}
+		if !strings.HasPrefix(string(got.Body), fmt.Sprint(i, " ")) {
+			t.Fatalf("got %.10s, want %d", got.Body, i)
+		}
+		i++
 	}
 }

@@ -100,6 +100,22 @@ func (h *Handler) exchangeRoutes() {
 	})
 	h.change("PUT "+one, Management, "Declare an exchange", h.putExchange)
 	h.change("DELETE "+one, Management, "Delete an exchange", h.deleteExchange)
+	h.change("PUT "+one+"/restart", Management, "Open again what a failed write has closed of what an exchange keeps (delayed messages, a history, values seen), when the disk works again", h.restartExchange)
+}
+
+func (h *Handler) restartExchange(q *request) (uint64, error) {
+	vh, err := h.enter(q)
+	if err != nil {
+		return 0, err
+	}
+	e, err := findExchange(vh, q.PathValue("name"))
+	if err != nil {
+		return 0, err
+	}
+	if err := q.id.In(vh).Permit(access.Configure, "exchange", e.Name); err != nil {
+		return 0, err
+	}
+	return 0, vh.RestartExchange(e)
 }
 
 // exchangeName undoes the name that the default exchange has in paths.

@@ -17,7 +17,7 @@ func (h *Handler) operationRoutes() {
 	const one = "/api/queues/{vhost}/{name}"
 	h.change("PUT "+one+"/pause", Management, "Deliver nothing from a queue until it is resumed; it goes on taking messages", h.pauseQueue(true))
 	h.change("PUT "+one+"/resume", Management, "Let a paused queue deliver again", h.pauseQueue(false))
-	h.change("PUT "+one+"/restart", Management, "Say why a queue that was closed by a failed write cannot be opened again yet", h.restartQueue)
+	h.change("PUT "+one+"/restart", Management, "Open a queue again that a failed write has closed, when the disk works again; its consumers and what they hold stay", h.restartQueue)
 	h.get(one+"/unacked", Management, "Messages of a queue that clients have and have not acknowledged", h.unacked)
 	h.change("DELETE /api/consumers/{vhost}/{connection}/{channel}/{tag}", Management, "Cancel a consumer; its client is told", h.cancelConsumer)
 	h.change("PUT /api/channels/{name}", Management, "Set the prefetch of a channel's consumers", h.setPrefetch)
@@ -44,11 +44,11 @@ func (h *Handler) pauseQueue(paused bool) func(q *request) (uint64, error) {
 }
 
 func (h *Handler) restartQueue(q *request) (uint64, error) {
-	_, queue, err := h.configurable(q)
+	vh, queue, err := h.configurable(q)
 	if err != nil {
 		return 0, err
 	}
-	return 0, queue.Restart()
+	return 0, vh.RestartQueue(queue)
 }
 
 func (h *Handler) unacked(q *request) (any, error) {

@@ -168,26 +168,39 @@ func (d *dedup) remember(store *segstore.Store, entries []dedupEntry, marks []de
 		b := d.batch
 		b.Reset(now)
 		t := b.Template(nil, nil, nil)
-		record := append(d.encoded[:0], make([]byte, dedupRecordBytes)...)
-		for _, m := range marks {
-			record = binary.AppendUvarint(binary.AppendUvarint(record, m.id), m.end)
-		}
+		record := entries[0].record(d.encoded[:0], marks)
 		for i := range entries {
-			copy(record, entries[i].value[:])
-			binary.LittleEndian.PutUint64(record[16:], uint64(entries[i].until))
+			entries[i].put(record)
 			b.Add(t, record)
 		}
 		d.encoded = record
 		_, err = d.log.Append(b)
 		b.Release()
 		if err != nil {
-			d.log = nil // it is fenced, and gets no more than it has
+			d.log = nil // it is fenced, and gets no more than it has; see resume
 		}
 	}
 	for _, e := range entries {
 		d.add(e)
 	}
 	return err
+}
+
+// record appends the record of a value to dst.
+func (e *dedupEntry) record(dst []byte, marks []dedupMark) []byte {
+	at := len(dst)
+	dst = append(dst, make([]byte, dedupRecordBytes)...)
+	e.put(dst[at:])
+	for _, m := range marks {
+		dst = binary.AppendUvarint(binary.AppendUvarint(dst, m.id), m.end)
+	}
+	return dst
+}
+
+// put writes the part of the record that is the value's own.
+func (e *dedupEntry) put(record []byte) {
+	copy(record, e.value[:])
+	binary.LittleEndian.PutUint64(record[16:], uint64(e.until))
 }
 
 // add puts a value behind the others.

@@ -1,7 +1,5 @@
 package broker
 
-import "github.com/basaltmq/basaltmq/wire/amqp"
-
 // Pausing. A paused queue takes messages and gives none to its consumers, nor to
 // basic.get: these wait as at an empty queue. Its consumers stay, outside of all
 // rings, so that nobody who delivers has to ask whether a queue is paused. What
@@ -16,12 +14,12 @@ import "github.com/basaltmq/basaltmq/wire/amqp"
 const (
 	StateRunning = "running"
 	StatePaused  = "paused"
-	StateClosed  = "closed" // takes no messages: its log is fenced
+	StateClosed  = "closed" // takes no messages: a log of it is fenced; see restart.go
 )
 
 // State is the state of the queue.
 func (q *Queue) State() string {
-	if q.log.Err() != nil {
+	if q.Failure() != nil {
 		return StateClosed
 	}
 	if q.Paused() {
@@ -97,12 +95,22 @@ func (q *Queue) setPaused(paused bool) (changed bool, wake []*Consumer) {
 	return true, wake
 }
 
-// Restart says why a queue cannot be opened again. One that is closed has a log
-// that was fenced by a failed write: what the disk has of it is known only when it
-// has been read again together with the journal, which a start of the broker does.
-func (q *Queue) Restart() error {
-	if err := q.log.Err(); err != nil {
-		return amqp.Errorf(amqp.CodeInternalError, 0, "queue '%s' in vhost '%s' is closed by a failed write (%v): check the disk, and restart the broker, which reads again what is there", q.Name, q.VHost.Name, err)
+// Failure says why the queue is closed, nil if it is not.
+func (q *Queue) Failure() error {
+	if q.crowd == nil || q.levels == nil {
+		return q.log.Err()
 	}
-	return amqp.Errorf(amqp.CodePreconditionFailed, 0, "queue '%s' in vhost '%s' is not closed", q.Name, q.VHost.Name)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.failure()
+}
+
+// failure is Failure for who holds mu.
+func (q *Queue) failure() (err error) {
+	q.each(func(l *Queue) {
+		if err == nil {
+			err = l.log.Err()
+		}
+	})
+	return err
 }

@@ -148,14 +148,14 @@ func TestPause_Stream(t *testing.T) {
 	}
 }
 
-// TestRestart_Closed: a queue that a failed write has closed says so, takes
-// nothing that is moved to it, and tells what to do.
-func TestRestart_Closed(t *testing.T) {
+// TestRestart_JournalFailed: a queue that a failed write of the journal has closed
+// says so, takes nothing that is moved to it, and tells what to do.
+func TestRestart_JournalFailed(t *testing.T) {
 	t.Parallel()
 	e := openDir(t, t.TempDir())
 	defer func() { e.crash() }()
 	from, closed := e.queue(QueueDeclare{Name: "from"}, nil), e.queue(QueueDeclare{Name: "closed", Durable: true}, nil)
-	wantError(t, closed.Restart(), 406, "PRECONDITION_FAILED - queue 'closed' in vhost '/' is not closed")
+	wantError(t, e.vh.RestartQueue(closed), 406, "PRECONDITION_FAILED - queue 'closed' in vhost '/' is not closed")
 	e.publish(from, "a", "b")
 	e.disk.setHinder(func(op *disk.Op) (<-chan struct{}, error) {
 		if op.Kind == disk.Write {
@@ -169,7 +169,7 @@ func TestRestart_Closed(t *testing.T) {
 	if closed.State() != StateClosed || from.State() != StateRunning {
 		t.Errorf("%s, %s", closed.State(), from.State())
 	}
-	if err := closed.Restart(); err == nil || !strings.Contains(err.Error(), "closed by a failed write") || !strings.Contains(err.Error(), "restart the broker") {
+	if err := e.vh.RestartQueue(closed); err == nil || !strings.Contains(err.Error(), "the journal failed") || !strings.Contains(err.Error(), "restart the broker") {
 		t.Error(err)
 	}
 	moved, err := e.broker.Move(context.Background(), from, closed, MoveMax, 0)

@@ -15,8 +15,8 @@ import (
 // queues they go to and settling them is one transaction of the store, if the
 // exchange is durable: after a crash either both have happened or neither has. What
 // has no route then is dropped, like any message without mandatory; so is what a
-// queue at its limit refuses. A queue whose log is fenced holds all up until a
-// restart: what was confirmed is not lost.
+// queue at its limit refuses. A queue whose log is fenced holds all up until it
+// is restarted: what was confirmed is not lost.
 
 // releaseSettings are what linkBody looks at.
 var releaseSettings = settings{atLeastOnce: true}
@@ -232,6 +232,7 @@ func (k *keeper) finishRelease(q *Queue, l *letter, taken []schedule.Entry, refs
 	}
 	var ids []uint64
 	if done {
+		m.told = false
 		ids = q.settleReleased(tx, taken)
 		q.hidden.delays.Done(tx, len(taken))
 	}
@@ -249,7 +250,7 @@ func (k *keeper) heldUp(q, target *Queue, err error, now int64) {
 	m.retryAt = now + retryInterval
 	if !m.told {
 		m.told = true
-		k.broker.logger.Error("a queue takes no messages: what the exchange delays for it and others stays until a restart",
+		k.broker.logger.Error("a queue takes no messages: what the exchange delays for it and others stays until the queue or its exchange is restarted",
 			"from", q.Name, "to", target.Name, "vhost", q.VHost.Name, "err", err)
 	}
 }
