@@ -31,7 +31,10 @@ func queueOperations() []command {
 	return []command{
 		simple("pause_queue", "QUEUE", "deliver nothing from a queue, which goes on taking messages, until it is resumed", true, put("pause")),
 		simple("resume_queue", "QUEUE", "let a paused queue deliver again", true, put("resume")),
-		simple("restart_queue", "QUEUE", "say why a queue that a failed write has closed stays closed until the broker is restarted", true, put("restart")),
+		simple("restart_queue", "QUEUE", "open a queue again that a failed write has closed, when the disk works again", true, put("restart")),
+		simple("restart_exchange", "EXCHANGE", "the same for what an exchange keeps: delayed messages, a history, values seen", true, func(s *session, o []string) error {
+			return s.change(http.MethodPut, api("exchanges", s.vhost, o[0], "restart"), nil)
+		}),
 		remote("queue peek", "QUEUE", "show messages and leave them as they are", "Nothing is taken: order and redelivered flags stay.", true, peekQueue),
 		remote("queue get", "QUEUE", "take messages, or look at them", `Modes: ack_requeue_true (look, and put back, flagged redelivered), ack_requeue_false
 (take), reject_requeue_true (put back, and count it as a failed delivery),

@@ -205,6 +205,8 @@ func commandLines(t *testing.T, over string) {
 		{"list_queues -q name state", 0, "~other\tpaused\n", ""},
 		{"resume_queue other", 0, "", ""},
 		{"restart_queue other", 1, "", "is not closed"},
+		{"restart_exchange amq.topic", 1, "", "keeps nothing that is closed"},
+		{"restart_exchange nope", 1, "", "there is no exchange 'nope'"},
 		{"queue move keep other -c 1", 0, "1 messages are moved\n", ""},
 		{"queue move other keep", 0, "2 messages are moved\n", ""},
 		{"queue move log other -f json", 0, "{\"moved\":2}\n", ""},
