@@ -102,10 +102,13 @@ func (vh *VHost) usable(q *Queue, name string, owner any) (*Queue, error) {
 }
 
 // Queues returns a snapshot of all queues.
-func (vh *VHost) Queues() []*Queue {
+func (vh *VHost) Queues() []*Queue { return vh.AppendQueues(nil) }
+
+// AppendQueues appends a snapshot of all queues to a list.
+func (vh *VHost) AppendQueues(list []*Queue) []*Queue {
 	vh.mu.RLock()
 	defer vh.mu.RUnlock()
-	return slices.AppendSeq(make([]*Queue, 0, len(vh.queues)), maps.Values(vh.queues))
+	return slices.AppendSeq(slices.Grow(list, len(vh.queues)), maps.Values(vh.queues))
 }
 
 // DeleteOwned removes the exclusive queues of a connection that has ended.

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/loop"
 	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/segstore"
@@ -46,6 +48,9 @@ type single struct {
 	value            func(o *overall) float64
 }
 
+// queueLists are for pages: a list of many queues is not to be made for each.
+var queueLists = sync.Pool{New: func() any { return new([]*broker.Queue) }}
+
 // look collects the figures. Queues are looked at one by one, each under its own
 // lock for as long as it takes to read a few numbers.
 func (e *Exporter) look(q *query) *overall {
@@ -61,9 +66,12 @@ func (e *Exporter) look(q *query) *overall {
 		o.free, o.floor, o.alarm = e.Space()
 	}
 	o.pressed, o.noSpace = e.Broker.Store().Pressured(), e.Broker.Store().NoSpace()
+	list := queueLists.Get().(*[]*broker.Queue)
+	defer queueLists.Put(list)
 	for _, vh := range e.hosts(q) {
+		*list = vh.AppendQueues((*list)[:0])
 		h := hostFigures{name: vh.Name, point: vh.Sample(), connections: vh.Connections(), exchanges: vh.ExchangeCount()}
-		for _, queue := range vh.Queues() {
+		for _, queue := range *list {
 			p, consumers := queue.Sample()
 			h.point.Ready += p.Ready
 			h.point.Unacked += p.Unacked
@@ -76,6 +84,7 @@ func (e *Exporter) look(q *query) *overall {
 		o.all.consumers += h.consumers
 		o.all.exchanges += h.exchanges
 		o.hosts = append(o.hosts, h)
+		clear(*list) // deleted queues are nobody's
 	}
 	return o
 }
