@@ -1,6 +1,8 @@
 package amqp
 
 import (
+	"time"
+
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/segstore"
@@ -94,6 +96,7 @@ func (c *conn) sendConfirms() {
 
 // resolveAll confirms what can be.
 func (c *conn) resolveAll() {
+	c.shard.latency.told = time.Time{}
 	keep := c.confirming[:0]
 	for _, ch := range c.confirming {
 		ch.resolve()
@@ -105,6 +108,10 @@ func (c *conn) resolveAll() {
 	}
 	clear(c.confirming[len(keep):])
 	c.confirming = keep
+	if c.confirmed > 0 {
+		c.count(stats.Confirm, c.confirmed)
+		c.confirmed = 0
+	}
 }
 
 // resolve works the list off from its head.
@@ -154,9 +161,9 @@ func (ch *channel) tell(seq uint64, ack bool) {
 	multiple := told > 1
 	ch.acked = seq
 	if ack {
-		ch.count(stats.Confirm, told)
+		ch.countConfirmed(told)
 		ch.confirmTimed()
-		ch.conn.emitMethod(ch.id, &amqp.BasicAck{DeliveryTag: seq, Multiple: multiple})
+		ch.conn.emitAck(ch.id, seq, multiple)
 		return
 	}
 	ch.conn.emitMethod(ch.id, &amqp.BasicNack{DeliveryTag: seq, Multiple: multiple})

@@ -3,7 +3,9 @@ package amqp
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/segstore/disk"
@@ -222,4 +224,41 @@ func confirmOf(payload []byte) (tag uint64, multiple, acked bool, err error) {
 		return nack.DeliveryTag, nack.Multiple, false, err
 	}
 	return 0, false, false, fmt.Errorf("unexpected %s", amqp.MethodName(id))
+}
+
+// Confirming allocates nothing, however many channels there are, and the virtual
+// host's counters have it afterwards.
+func TestConfirms_DoNotAllocate(t *testing.T) {
+	c := &conn{shard: &shard{pool: new(arena.Pool)}, frameMax: frameMaxDefault, state: stateOpen, counts: new(stats.Loop)}
+	var channels [50]*channel
+	for i := range channels {
+		channels[i] = &channel{conn: c, id: uint16(i + 1), confirm: true}
+	}
+	began := time.Now()
+	turn := func() {
+		for _, ch := range channels {
+			ch.seq += 10
+			ch.counters()
+			ch.counts.timed = timedPublish{ch.seq, began}
+			ch.confirmNow()
+		}
+		c.resolveAll()
+		c.outLen = 0
+	}
+	turn() // lists and buffers get their size
+	if n := testing.AllocsPerRun(100, turn); n != 0 {
+		t.Errorf("%v allocations to confirm on %d channels", n, len(channels))
+	}
+	told := uint64(0)
+	for _, ch := range channels {
+		if ch.acked != ch.seq {
+			t.Errorf("channel %d: %d of %d are confirmed", ch.id, ch.acked, ch.seq)
+		}
+		told += ch.seq
+	}
+	confirm, _ := (&Server{shards: []*shard{c.shard}}).Latencies()
+	if counted := c.counts.Shared[stats.Confirm].Load(); counted != told || confirm.Count() != told/10 {
+		t.Errorf("%d confirms counted, %d timed; %d messages were confirmed, one of 10 timed", counted, confirm.Count(), told)
+	}
+	c.out.Release()
 }

@@ -65,9 +65,10 @@ type conn struct {
 	grant        *access.Grant
 	grantVersion uint64 // 0: not asked for yet; versions start at 1
 
-	counts *stats.Loop // of the vhost, for this loop
-	acked  uint64      // acknowledgements not in counts yet
-	octets octets
+	counts    *stats.Loop // of the vhost, for this loop
+	acked     uint64      // acknowledgements not in counts yet
+	confirmed uint64      // confirms not in counts yet
+	octets    octets
 
 	channels channelTable
 	current  *channel // channel of the last frame

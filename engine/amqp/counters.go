@@ -126,6 +126,13 @@ func (ch *channel) countGot(q *broker.Queue, noAck, redelivered bool, bytes uint
 	q.CountGot(kind, redelivered, bytes)
 }
 
+// countConfirmed counts confirms on a channel; those of the virtual host follow
+// when all channels of the connection have been looked at.
+func (ch *channel) countConfirmed(n uint64) {
+	ch.counters()[stats.Confirm] += n
+	ch.conn.confirmed += n
+}
+
 // countAcked counts acknowledgements on a channel; those of the virtual host
 // follow when they are settled.
 func (ch *channel) countAcked(n uint64) {

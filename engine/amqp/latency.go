@@ -15,6 +15,8 @@ import (
 type latencies struct {
 	confirm  histogram.Histogram
 	delivery histogram.Histogram
+
+	told time.Time // when the confirms now being written are; zero: not yet looked at
 }
 
 // Latencies returns how long publishers waited for confirms, and messages in
@@ -49,7 +51,11 @@ func (ch *channel) confirmTimed() {
 	}
 	if t := &ch.counts.timed; t.seq != 0 && t.seq <= ch.acked {
 		t.seq = 0
-		ch.conn.shard.latency.confirm.ObserveTime(time.Since(t.since))
+		l := &ch.conn.shard.latency
+		if l.told.IsZero() { // once for all channels that are confirmed together
+			l.told = time.Now()
+		}
+		l.confirm.ObserveTime(l.told.Sub(t.since))
 	}
 }
 

@@ -80,6 +80,12 @@ func (c *conn) emitMethod(channel uint16, m amqp.Method) {
 	c.emit(c.shard.scratch)
 }
 
+// emitAck is emitMethod for a basic.ack.
+func (c *conn) emitAck(channel uint16, deliveryTag uint64, multiple bool) {
+	c.shard.scratch = amqp.AppendAckFrame(c.shard.scratch[:0], channel, deliveryTag, multiple)
+	c.emit(c.shard.scratch)
+}
+
 // emitContent appends a method, a content header and a body. release is called
 // when the body's bytes are no longer needed.
 func (c *conn) emitContent(channel uint16, m amqp.Method, properties, body []byte, release func()) {

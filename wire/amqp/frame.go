@@ -99,6 +99,18 @@ func AppendMethodFrame(dst []byte, channel uint16, m Method) []byte {
 	return append(dst, FrameEnd)
 }
 
+// AppendAckFrame is AppendMethodFrame for a basic.ack, which is sent often enough
+// that making a Method of each would be most of a broker's garbage.
+func AppendAckFrame(dst []byte, channel uint16, deliveryTag uint64, multiple bool) []byte {
+	dst = append(dst, FrameMethod, byte(channel>>8), byte(channel), 0, 0, 0, 4+8+1,
+		byte(BasicAckID>>24), byte(BasicAckID>>16&0xFF), byte(BasicAckID>>8&0xFF), byte(BasicAckID&0xFF))
+	dst = binary.BigEndian.AppendUint64(dst, deliveryTag)
+	if multiple {
+		return append(dst, 1, FrameEnd)
+	}
+	return append(dst, 0, FrameEnd)
+}
+
 // AppendHeaderFrame appends a content header of class basic as one whole
 // frame. rawProperties is flags and property list as in ContentHeader.Properties;
 // empty means no properties.

@@ -145,3 +145,15 @@ func TestErrorf_CutsOnRuneBoundary(t *testing.T) {
 		t.Errorf("bytes that are no UTF-8: cut to %d", len(e.Text))
 	}
 }
+
+func TestAppendAckFrame(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		channel := rapid.Uint16().Draw(t, "channel")
+		ack := BasicAck{DeliveryTag: rapid.Uint64().Draw(t, "tag"), Multiple: rapid.Bool().Draw(t, "multiple")}
+		want := AppendMethodFrame([]byte("before"), channel, &ack)
+		if got := AppendAckFrame([]byte("before"), channel, ack.DeliveryTag, ack.Multiple); !bytes.Equal(got, want) {
+			t.Fatalf("%x, want %x", got, want)
+		}
+	})
+}
