@@ -19,6 +19,7 @@ type Log struct {
 	next    atomic.Uint64
 	low     atomic.Uint64
 	durable atomic.Uint64
+	failed  atomic.Bool // err may be set
 
 	mu  sync.Mutex
 	err error // fenced, deleted or closed
@@ -84,8 +85,12 @@ func (l *Log) Durable() uint64 {
 	return l.durable.Load()
 }
 
-// Err says why the log takes no more records, nil if it does.
+// Err says why the log takes no more records, nil if it does. Asking a log that
+// does costs no lock: who waits for confirms of a thousand logs asks all of them.
 func (l *Log) Err() error {
+	if !l.failed.Load() {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
@@ -361,6 +366,7 @@ func (l *Log) fence(err error) {
 	if l.err == nil {
 		l.store.unwritten.Add(-l.unwritten)
 		l.err = err
+		l.failed.Store(true)
 		l.store.commits.Add(1)
 	}
 }

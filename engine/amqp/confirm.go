@@ -21,6 +21,20 @@ type confirmation struct {
 	more   bool
 }
 
+// awaiting is a channel with a list of such entries, and what the first of them
+// waits for: after a commit of a hundred logs nine hundred channels of a thousand
+// have nothing to confirm, and are not even touched.
+type awaiting struct {
+	ch     *channel
+	log    *segstore.Log // nil: nothing to wait for
+	offset uint64
+}
+
+// await is what a channel's list waits for, which is not empty.
+func (ch *channel) await() awaiting {
+	return awaiting{ch, ch.pending[0].log, ch.pending[0].offset}
+}
+
 // confirmClass handles class confirm (85). Codes: 406 on a tx channel.
 func (ch *channel) confirmClass(id uint32, args []byte) error {
 	if id != amqp.ConfirmSelectID {
@@ -73,7 +87,7 @@ func (ch *channel) note(e confirmation) {
 	ch.pending = append(ch.pending, e)
 	if !ch.enlisted {
 		ch.enlisted = true
-		ch.conn.confirming = append(ch.conn.confirming, ch)
+		ch.conn.confirming = append(ch.conn.confirming, ch.await())
 	}
 }
 
@@ -98,12 +112,16 @@ func (c *conn) sendConfirms() {
 func (c *conn) resolveAll() {
 	c.shard.latency.told = time.Time{}
 	keep := c.confirming[:0]
-	for _, ch := range c.confirming {
-		ch.resolve()
-		if len(ch.pending) > 0 {
-			keep = append(keep, ch)
+	for _, w := range c.confirming {
+		if w.log != nil && w.log.Durable() < w.offset && w.log.Err() == nil {
+			keep = append(keep, w)
+			continue
+		}
+		w.ch.resolve()
+		if len(w.ch.pending) > 0 {
+			keep = append(keep, w.ch.await())
 		} else {
-			ch.enlisted = false
+			w.ch.enlisted = false
 		}
 	}
 	clear(c.confirming[len(keep):])

@@ -94,7 +94,7 @@ type conn struct {
 	barrier uint64 // definitions sequence that must be durable before output leaves
 	ticket  uint64 // transaction that must be durable, likewise; 0: none
 
-	confirming []*channel
+	confirming []awaiting
 	commits    uint64 // of the store, when confirming was last worked off
 
 	pacing pacing // see pace.go

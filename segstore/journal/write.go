@@ -1,6 +1,8 @@
 package journal
 
 import (
+	"math/bits"
+
 	"github.com/basaltmq/basaltmq/segstore/arena"
 	"github.com/basaltmq/basaltmq/segstore/disk"
 )
@@ -18,6 +20,10 @@ type Write struct {
 // handful of groups in its life keeps a small one.
 const aheadBytesMin = 64 << 10
 
+// groupRoundedMax bounds the buffers whose size is rounded up to a power of two,
+// so that the arena has one from the last group for a somewhat larger one.
+const groupRoundedMax = 2 << 20
+
 // Begin starts a group with room for entryBytes bytes of entries (the sum of
 // Entry.Bytes).
 func (j *Journal) Begin(entryBytes int) {
@@ -25,7 +31,11 @@ func (j *Journal) Begin(entryBytes int) {
 		panic("journal: a group of more than 2 GiB")
 	}
 	g := &j.group
-	g.buf = j.o.Arena.Get(GroupHeaderBytes + entryBytes + groupAlign)
+	size := GroupHeaderBytes + entryBytes + groupAlign
+	if size > arena.BufBytesMax && size <= groupRoundedMax {
+		size = 1 << bits.Len(uint(size-1))
+	}
+	g.buf = j.o.Arena.Get(size)
 	g.data = g.buf.Bytes()[:GroupHeaderBytes]
 	g.entries = 0
 }
