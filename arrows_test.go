@@ -78,7 +78,6 @@ func TestBrokerLinksOnly(t *testing.T) {
 		"github.com/BurntSushi/toml":         true,
 		"github.com/golang-jwt/jwt/v5":       true,
 		"github.com/pawelgaczynski/giouring": true,
-		"github.com/xdg-go/stringprep":       true,
 		"golang.org/x/crypto":                true,
 		"golang.org/x/sys":                   true,
 		"golang.org/x/text":                  true,

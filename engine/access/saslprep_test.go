@@ -3,6 +3,7 @@ package access
 import (
 	"bytes"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/xdg-go/stringprep"
@@ -23,8 +24,45 @@ func TestPrepared_RFC4013_3(t *testing.T) {
 			t.Errorf("%+q: %+q, want %+q", text, got, want)
 		}
 	}
-	if stringprep.SASLprep.Prohibits[0].Contains('a') || !stringprep.SASLprep.Prohibits[0].Contains(0x0221) || !saslprep().Prohibits[len(saslprep().Prohibits)-1].Contains(0xe0001) {
-		t.Error("the library has its tables in another order")
+}
+
+// TestPrepared_AgainstLibrary compares every code point with another
+// implementation's tables.
+func TestPrepared_AgainstLibrary(t *testing.T) {
+	t.Parallel()
+	moved := 0
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		_, isNothing := stringprep.TableB1.Map(r)
+		isNothing = isNothing || r == 0x1806 // which is in the RFC, and not in the library
+		if within(r, mappedToNothing) != isNothing || within(r, mappedToSpace) != stringprep.TableC1_2.Contains(r) {
+			t.Fatalf("%U: nothing %v, a space %v", r, within(r, mappedToNothing), within(r, mappedToSpace))
+		}
+		want := false
+		for _, set := range stringprep.SASLprep.Prohibits[1:] {
+			want = want || set.Contains(r)
+		}
+		if got := within(r, prohibited) || r&0xfffe == 0xfffe; got != want {
+			t.Fatalf("%U: prohibited %v", r, got)
+		}
+		if want || stringprep.TableA1.Contains(r) {
+			continue // not allowed in any direction, or of later versions of Unicode
+		}
+		var d direction
+		switch {
+		case stringprep.TableD1.Contains(r):
+			d = rightToLeft
+		case stringprep.TableD2.Contains(r):
+			d = leftToRight
+		}
+		if got := directionOf(r); got != d {
+			moved++ // Unicode has changed its mind about some that are neutral now, or were
+			if got == rightToLeft || d == rightToLeft {
+				t.Errorf("%U: direction %d, want %d", r, got, d)
+			}
+		}
+	}
+	if moved > 400 {
+		t.Errorf("%d code points have another direction", moved)
 	}
 }
 
