@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/basaltmq/basaltmq/engine/broker"
@@ -48,7 +49,7 @@ func listed(h *Handler, path string) int {
 func BenchmarkListQueues(b *testing.B) {
 	h := withQueues(b, 50_000)
 	for _, query := range []string{
-		"page=1", "page=1&page_size=500", "page=500", "page=1&name=777", "page=1&sort=messages&sort_reverse=true", "page=1&sort=message_stats.publish",
+		"page=1", "page=1&page_size=500", "page=500", "page=1&name=777", "page=1&sort=messages&sort_reverse=true", "page=1&sort=message_stats.publish", "page=1&sort=memory",
 		"disable_stats=true&enable_queue_totals=true", "",
 	} {
 		b.Run(query, func(b *testing.B) {
@@ -66,5 +67,41 @@ func TestListQueues_Small(t *testing.T) {
 	one, two := listed(h, "/api/queues?page=1"), listed(h, "/api/queues?page=1&page_size=200")
 	if one == 0 || two < one*3/2 {
 		t.Errorf("a page of 100 has %d bytes, one of 200 %d", one, two)
+	}
+}
+
+// TestQueueKey: what lists are sorted by without making the rest is what they show.
+func TestQueueKey(t *testing.T) {
+	h := withQueues(t, 5)
+	vh := h.Broker.VHost("/")
+	must(t, h, "PUT", "/api/policies/%2F/p", `{"pattern":"orders.1","definition":{"max-length":5}}`)
+	must(t, h, "PUT", "/api/queues/%2F/other", `{"auto_delete":true,"arguments":{"x-max-priority":3}}`)
+	must(t, h, "PUT", "/api/queues/%2F/stream", `{"durable":true,"arguments":{"x-queue-type":"stream"}}`)
+	shortcuts := 0
+	for _, q := range vh.Queues() {
+		of := hosted[*broker.Queue]{vh, q}
+		shown := marshal(h.queueOf(vh, q, &view{}))
+		var walk func(path string, raw []byte)
+		walk = func(path string, raw []byte) {
+			if raw[0] == '{' {
+				eachMember(raw, func(key, value []byte) bool {
+					walk(strings.TrimPrefix(path+"."+unquote(key), "."), value)
+					return true
+				})
+				return
+			}
+			got, ok := h.queueKey(of, path)
+			if !ok {
+				return
+			}
+			shortcuts++
+			if want := keyIn(shown, strings.Split(path, ".")); compareKeys(got, want) != 0 {
+				t.Errorf("%s of %s is %v, and shown as %v", path, q.Name, got, want)
+			}
+		}
+		walk("", shown)
+	}
+	if shortcuts < 7*30 {
+		t.Errorf("only %d fields have shortcuts", shortcuts)
 	}
 }

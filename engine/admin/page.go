@@ -209,9 +209,9 @@ func (l *listing[T]) ordered(v *view, all []T, need int) []T {
 	case l.order == nil:
 		return all
 	case v.reverse:
-		return firstOf(all, need, func(a, b T) int { return l.order(b, a) })
+		return firstOf(slices.Values(all), len(all), need, func(a, b T) int { return l.order(b, a) })
 	default:
-		return firstOf(all, need, l.order)
+		return firstOf(slices.Values(all), len(all), need, l.order)
 	}
 	type keyed struct {
 		of    T
@@ -219,9 +219,12 @@ func (l *listing[T]) ordered(v *view, all []T, need int) []T {
 		place int // so that equals stay in order
 	}
 	path := strings.Join(v.sort, ".")
-	list := make([]keyed, len(all))
-	for i, of := range all {
-		list[i] = keyed{of, l.keyOf(of, path, v.sort), i}
+	withKeys := func(yield func(keyed) bool) {
+		for i, of := range all {
+			if !yield(keyed{of, l.keyOf(of, path, v.sort), i}) {
+				return
+			}
+		}
 	}
 	compare := func(a, b keyed) int {
 		c := compareKeys(a.key, b.key)
@@ -233,7 +236,7 @@ func (l *listing[T]) ordered(v *view, all []T, need int) []T {
 		}
 		return cmp.Or(c, cmp.Compare(a.place, b.place))
 	}
-	list = firstOf(list, need, compare)
+	list := firstOf(withKeys, len(all), need, compare)
 	out := make([]T, len(list))
 	for i := range list {
 		out[i] = list[i].of

@@ -231,7 +231,7 @@ func TestFirstOf(t *testing.T) {
 		all := rapid.SliceOfN(rapid.IntRange(0, 50), 0, 300).Draw(t, "all")
 		n := rapid.IntRange(0, len(all)).Draw(t, "n")
 		before := slices.Clone(all)
-		got := firstOf(all, n, cmp.Compare[int])
+		got := firstOf(slices.Values(all), len(all), n, cmp.Compare[int])
 		if !slices.Equal(all, before) || !slices.Equal(got[:n], slices.Sorted(slices.Values(all))[:n]) {
 			t.Fatalf("the first %d of %v: %v", n, all, got)
 		}

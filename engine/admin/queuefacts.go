@@ -66,3 +66,26 @@ func factsOf(q *broker.Queue, c broker.Counts, now time.Time) *QueueFacts {
 	}
 	return out
 }
+
+// number returns one of the figures that lists are sorted by.
+func (f *QueueFacts) number(name string) (any, bool) {
+	for _, one := range []struct {
+		name  string
+		value uint64
+	}{
+		{"memory", f.Memory}, {"message_bytes", f.Bytes}, {"message_bytes_ready", f.BytesReady}, {"message_bytes_unacknowledged", f.BytesUnacked},
+		{"message_bytes_ram", f.BytesRAM}, {"message_bytes_persistent", f.BytesPersistent}, {"message_bytes_paged_out", f.BytesPagedOut},
+		{"messages_ram", f.RAM}, {"messages_persistent", f.Persistent}, {"messages_paged_out", f.PagedOut},
+	} {
+		if one.name == name {
+			return float64(one.value), true
+		}
+	}
+	if name == "idle_since" {
+		if f.IdleSince == nil {
+			return nil, true
+		}
+		return *f.IdleSince, true
+	}
+	return nil, false
+}

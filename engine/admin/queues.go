@@ -88,17 +88,36 @@ func (h *Handler) queueKey(of hosted[*broker.Queue], path string) (any, bool) {
 	switch path {
 	case "vhost":
 		return of.vhost.Name, true
+	case "node":
+		return h.Node, true
+	case "type":
+		return broker.QueueType(of.it.Arguments), true
+	case "durable":
+		return of.it.Durable, true
+	case "auto_delete":
+		return of.it.AutoDelete, true
+	case "exclusive":
+		return of.it.Exclusive(), true
+	case "state":
+		return of.it.State(), true
+	case "policy":
+		if name := of.it.EffectivePolicy().Policy; name != "" {
+			return name, true
+		}
+		return nil, true
+	}
+	c := of.it.Counts()
+	switch path {
 	case "messages":
-		c := of.it.Counts()
 		return float64(c.Ready + c.Unacked), true
 	case "messages_ready":
-		return float64(of.it.Counts().Ready), true
+		return float64(c.Ready), true
 	case "messages_unacknowledged":
-		return float64(of.it.Counts().Unacked), true
+		return float64(c.Unacked), true
 	case "consumers":
-		return float64(of.it.Counts().Consumers), true
+		return float64(c.Consumers), true
 	}
-	return nil, false
+	return factsOf(of.it, c, time.Now()).number(path)
 }
 
 // queueFigure returns one of message_stats, or its rate.

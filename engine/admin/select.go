@@ -1,18 +1,23 @@
 package admin
 
-import "slices"
+import (
+	"iter"
+	"slices"
+)
 
-// firstOf puts the first n elements in order to the front, in a copy. For a page
+// firstOf returns the elements with the first n in order at the front. For a page
 // of a long list it keeps a heap of n, which reads each element about once, where
 // sorting would read all of them many times: 50,000 names are in as many places.
-func firstOf[T any](all []T, n int, order func(a, b T) int) []T {
-	if n*4 > len(all) {
-		sorted := slices.Clone(all)
+// What is not among them may be missing then, and is looked at one by one: what
+// there is to compare need not be there at once.
+func firstOf[T any](all iter.Seq[T], total, n int, order func(a, b T) int) []T {
+	if n*4 > total {
+		sorted := slices.AppendSeq(make([]T, 0, total), all)
 		slices.SortFunc(sorted, order)
 		return sorted
 	}
 	heap := make([]T, 0, n) // the last in order is on top
-	for _, of := range all {
+	for of := range all {
 		switch {
 		case len(heap) < n:
 			heap = append(heap, of)
