@@ -19,10 +19,23 @@ func check(t testing.TB, err error) {
 	}
 }
 
+// pair is a connection that has buffers: both sides may write at the same time.
+func pair(t testing.TB) (a, b net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	defer l.Close()
+	a, err = net.Dial("tcp", l.Addr().String())
+	check(t, err)
+	b, err = l.Accept()
+	check(t, err)
+	return a, b
+}
+
 // shake makes one connection and returns both sides' view, or the first error.
 func shake(t testing.TB, c *Contexts, client *tls.Config) (mine, theirs tls.ConnectionState, err error) {
 	t.Helper()
-	a, b := net.Pipe()
+	a, b := pair(t)
 	defer a.Close()
 	defer b.Close()
 	server, done := tls.Server(b, c.Config()), make(chan error, 1)
@@ -238,5 +251,59 @@ func TestLoad_Refuses(t *testing.T) {
 		if _, err := Load(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+}
+
+// TestResumption_OtherAuthority: a session that goes on counts as its client's only where the
+// certificate would be taken anew: not after the authority was replaced, and not
+// under another name that trusts another one, or asks for none.
+func TestResumption_OtherAuthority(t *testing.T) {
+	ca, other, dir := securetest.NewCA(t), securetest.NewCA(t), t.TempDir()
+	otherDir := t.TempDir()
+	s := settings(t, dir, "a", ca.Certificate(t, "a.test.example", func(c *x509.Certificate) { c.DNSNames = []string{"*.test.example"} }))
+	s.CA, s.VerifyPeer = ca.WriteCA(t, dir), "optional"
+	certFile, keyFile := s.Cert, s.Key
+	s.SNI = []Host{
+		{Name: "b.test.example", Cert: certFile, Key: keyFile, CA: other.WriteCA(t, otherDir), VerifyPeer: "optional"},
+		{Name: "c.test.example", Cert: certFile, Key: keyFile, VerifyPeer: "none"},
+	}
+	c, err := Load(s)
+	check(t, err)
+	joe := ca.Certificate(t, "joe")
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		sessions := &oneSession{}
+		connect := func(name string) (resumed, known bool) {
+			t.Helper()
+			client := &tls.Config{
+				RootCAs: ca.Pool, ServerName: name, MaxVersion: version, ClientSessionCache: sessions,
+				GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &joe, nil },
+			}
+			mine, theirs, err := shake(t, c, client)
+			if err != nil {
+				return false, false
+			}
+			return mine.DidResume, len(theirs.VerifiedChains) > 0
+		}
+		if resumed, known := connect("a.test.example"); resumed || !known {
+			t.Fatalf("version %x, at first: %v, %v", version, resumed, known)
+		}
+		if resumed, known := connect("a.test.example"); !resumed || !known {
+			t.Errorf("version %x, again: %v, %v", version, resumed, known)
+		}
+		first := sessions.session
+		for _, name := range []string{"b.test.example", "c.test.example"} {
+			sessions.session = first
+			if _, known := connect(name); known {
+				t.Errorf("version %x: known to %s", version, name)
+			}
+		}
+		replaced := s
+		replaced.CA = s.SNI[0].CA
+		check(t, c.Reload(replaced))
+		sessions.session = first
+		if resumed, known := connect("a.test.example"); resumed || known {
+			t.Errorf("version %x, after the authority was replaced: %v, %v", version, resumed, known)
+		}
+		check(t, c.Reload(s))
 	}
 }
