@@ -143,8 +143,9 @@ func (l *Log) txPending() bool {
 // transaction appends to a log that it found fenced too late goes into new chunks.
 func (r *reopening) snapshot() {
 	l := r.log
-	l.filing, l.journaled.reopening = true, true
+	l.filing, l.journaled.reopening = true, remaking
 	l.closeTail()
+	l.foldStripes()
 	r.low, r.next = l.low.Load(), l.next.Load()
 	l.settled.each(func(iv interval) bool {
 		r.settled.add(iv.first, iv.end)
@@ -175,7 +176,7 @@ func (r *reopening) swap() error {
 			p.old.replaced = true
 		}
 	}
-	l.journaled.swapping = true
+	l.journaled.reopening = swapping
 	wakes := l.dropReads()
 	l.mu.Unlock()
 	for _, wake := range wakes {
@@ -189,7 +190,7 @@ func (r *reopening) swap() error {
 func (r *reopening) install(err error) error {
 	s, l := r.store, r.log
 	l.mu.Lock()
-	l.filing, l.journaled.reopening, l.journaled.swapping = false, false, false
+	l.filing, l.journaled.reopening = false, notReopening
 	if r.swapped {
 		l.segments = r.segments()
 	}
