@@ -46,7 +46,9 @@ type Broker struct {
 	scan    bodyScan
 	keeper  keeper
 	commits commits
-	defs    *Definitions
+	// watchDeals, if there, is told who is dealt what; see deal.go.
+	watchDeals func(q *Queue, step dealStep, run Run, c *Consumer)
+	defs       *Definitions
 
 	// admin is held while users, permissions and virtual hosts change; it comes
 	// before all other locks.

@@ -125,11 +125,12 @@ func (q *Queue) publishKept(b *segstore.Batch, now int64, external []BodyAt) (en
 	if !buried {
 		q.time(base)
 	}
-	wake := q.grantToken()
+	var w wakes
+	q.grant(nil, &w)
 	q.attend()
 	end, behind = q.end, q.behind(behindBytes, now)
 	q.mu.Unlock()
-	tell(wake, nil)
+	w.tell(nil)
 	return end, behind, err
 }
 

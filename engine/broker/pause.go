@@ -47,7 +47,7 @@ func (vh *VHost) PauseQueue(q *Queue, paused bool) (seq uint64, err error) {
 		vh.mu.Unlock()
 		return 0, vh.noQueue(q.Name)
 	}
-	changed, wake := q.setPaused(paused)
+	changed, wake, relieved := q.setPaused(paused)
 	if q.Durable && q.Owner == nil {
 		seq = vh.broker.pendingSeq()
 		if changed {
@@ -55,18 +55,16 @@ func (vh *VHost) PauseQueue(q *Queue, paused bool) (seq uint64, err error) {
 		}
 	}
 	vh.mu.Unlock()
-	for _, c := range wake {
-		c.Owner.Wake()
-	}
+	wake.tell(relieved)
 	return seq, nil
 }
 
 // setPaused returns whom to wake after unlocking.
-func (q *Queue) setPaused(paused bool) (changed bool, wake []*Consumer) {
+func (q *Queue) setPaused(paused bool) (changed bool, wake wakes, relieved []Publisher) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	if q.deleted || q.paused == paused {
-		q.mu.Unlock()
-		return false, nil
+		return false, wake, nil
 	}
 	q.paused = paused
 	switch {
@@ -74,25 +72,23 @@ func (q *Queue) setPaused(paused bool) (changed bool, wake []*Consumer) {
 		for _, c := range q.consumers {
 			if c.inRing {
 				q.part(c)
+				q.unshare(c)
 			}
 		}
 		q.attend()
 	case q.stream != nil:
-		wake = append(wake, q.consumers...)
+		for _, c := range q.consumers {
+			wake.add(c)
+		}
 	default:
 		for _, c := range q.consumers {
 			if c.able && (!q.single || q.active == c) {
 				q.join(c)
 			}
 		}
-		if next := q.grantToken(); next != nil {
-			wake = append(wake, next)
-		}
+		q.grant(nil, &wake)
 	}
-	relieved := q.relieved(q.lastTaken())
-	q.mu.Unlock()
-	tell(nil, relieved)
-	return true, wake
+	return true, wake, q.relieved(q.lastTaken())
 }
 
 // Failure says why the queue is closed, nil if it is not.

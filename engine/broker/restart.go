@@ -145,10 +145,11 @@ func (q *Queue) resume(opened []*segstore.Log) {
 		}
 		q.VHost.broker.keeper.arm(q, 0)
 	}
-	wake := q.grantToken()
+	var w wakes
+	q.grant(nil, &w)
 	q.attend()
 	q.mu.Unlock()
-	tell(wake, nil)
+	w.tell(nil)
 }
 
 // rewrite has all counts written again, at the end of their log.
