@@ -63,7 +63,7 @@ func TestAPI_Messages(t *testing.T) {
 		{publish, message(`7`), 400, "~'properties' is number instead of an object"},
 		{publish, strings.Replace(message("{}"), `"string"`, `"other"`, 1), 400, "~unsupported payload_encoding 'other'"},
 		{publish, strings.Replace(message("{}"), `"string"`, `"base64"`, 1), 400, "~not base64"},
-		{publish, `{bad`, 400, "~not understood"},
+		{publish, `{bad`, 400, "~is not a JSON object"},
 		{publish, strings.Replace(message("{}"), `"q"`, `"`+strings.Repeat("x", 256)+`"`, 1), 400, "~the routing key has more than 255 bytes"},
 
 		{get, `{"count":2,"ackmode":"ack_requeue_true","encoding":"auto"}`, 200, "[" + fmt.Sprintf(first, false, 2) + "," + fmt.Sprintf(first, false, 1) + "]"},
