@@ -276,7 +276,7 @@
 // 8 MiB (Options.HeldBytes), twice that while the filer is behind; all else is
 // unwritten tail, bounded by Pressured. A
 // group of the journal is assembled in a buffer of its size, at most 4 MiB unless
-// a transaction is in it. After a power cut strays (replay.go) come on top.
+// a transaction is in it; one up to 2 MiB is kept while there is such work. After a power cut strays (replay.go) come on top.
 // A steady small record is written twice, to the journal and to its segment, if
 // it lives that long; a by-passed one once. Idle readers should be closed: one that stands in a chunk pins it.
 // The arena's pages go back to the kernel when its owner calls Trim.

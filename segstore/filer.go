@@ -18,6 +18,14 @@ import (
 // flusher, as somebody may wait for it; so do transient logs, deleted ones, and
 // everything while the disk is full or the store is closing.
 //
+// What it costs, measured on ext4 in a virtual machine with a thousand logs that
+// nobody consumes: 3 us for each 4 KiB appended in writes of 8 KiB at odd positions
+// (1.6 us if they were 16 KiB at multiples of that, because the page cache has larger
+// folios then), and 0.1 ms of processor time to sync a file, however little is in it.
+// Tried and dropped: journal files of 256 MiB, half as many syncs, but the same
+// number of confirms; 16 MiB of HeldBytes or four times HeldBytes before
+// the flusher waits, 5 % more confirms for 14 MiB of memory.
+//
 // Memory is bounded all the same: when the journal alone has heldFactor times
 // HeldBytes, the flusher waits for the filer, and publishers feel it.
 type filer struct {
