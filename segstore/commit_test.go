@@ -61,6 +61,9 @@ func TestCommit_SmallGoesToTheJournalAndLargeByIt(t *testing.T) {
 	if len(small.segments) != 0 || len(large.segments) != 1 {
 		t.Errorf("%d and %d segments", len(small.segments), len(large.segments))
 	}
+	if n := s.Segments(); n.Files != 1 || n.Bytes < 300_000 || n.Bytes != large.segments[0].size {
+		t.Errorf("%+v", n)
+	}
 	st := s.Stats()
 	if st.JournalBytes > 3000 || st.BypassedBytes < 300_000 || st.JournalSyncs != 1 {
 		t.Errorf("%+v", st)

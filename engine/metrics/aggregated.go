@@ -24,6 +24,7 @@ type overall struct {
 	all     hostFigures
 	loops   []loop.Figures
 	store   segstore.Stats
+	files   segstore.Segments
 	arena   arena.Stats
 	process process
 	uptime  time.Duration
@@ -54,7 +55,7 @@ var queueLists = sync.Pool{New: func() any { return new([]*broker.Queue) }}
 // look collects the figures. Queues are looked at one by one, each under its own
 // lock for as long as it takes to read a few numbers.
 func (e *Exporter) look(q *query) *overall {
-	o := &overall{store: e.Broker.Store().Stats(), process: readProcess(), uptime: time.Since(e.began)}
+	o := &overall{store: e.Broker.Store().Stats(), files: e.Broker.Store().Segments(), process: readProcess(), uptime: time.Since(e.began)}
 	o.counts, o.events = e.Broker.Totals()
 	if e.Pool != nil {
 		o.arena = e.Pool.Stats()

@@ -72,6 +72,8 @@ var singles = []single{
 	{"store_fenced_logs", gauge, "Logs that take no messages because a write or sync failed; each needs an operator.", func(o *overall) float64 { return float64(o.store.FencedLogs) }},
 	{"store_corrupt_batches_total", counter, "Batches of messages found damaged.", func(o *overall) float64 { return float64(o.store.CorruptBatches) }},
 	{"store_logs", gauge, "Logs.", func(o *overall) float64 { return float64(o.store.Logs) }},
+	{"store_segments", gauge, "Segment files of logs.", func(o *overall) float64 { return float64(o.files.Files) }},
+	{"store_segment_bytes", gauge, "Size of segment files, holes of what was consumed included.", func(o *overall) float64 { return float64(o.files.Bytes) }},
 	{"store_open_files", gauge, "Open files of logs.", func(o *overall) float64 { return float64(o.store.OpenFiles) }},
 	{"store_unwritten_bytes", gauge, "Records in memory that are not on disk yet.", func(o *overall) float64 { return float64(o.store.UnwrittenBytes) }},
 	{"store_held_bytes", gauge, "Records in memory that only the journal has.", func(o *overall) float64 { return float64(o.store.HeldBytes) }},
