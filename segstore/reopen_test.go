@@ -168,3 +168,192 @@ func TestLog_ReopenAfterTheJournalFailed(t *testing.T) {
 		t.Errorf("Reopen: %v; %v", err, l.Err())
 	}
 }
+
+// slowRename is a memDisk on which renames of segments wait.
+type slowRename struct {
+	*memDisk
+	reached, proceed chan struct{}
+}
+
+func (d *slowRename) Rename(from, to string) error {
+	if strings.HasSuffix(to, segmentSuffix) {
+		d.reached <- struct{}{}
+		<-d.proceed
+	}
+	return d.memDisk.Rename(from, to)
+}
+
+// evicted returns a fenced log of 5 records of which memory has the last only, and
+// others of the file are settled: what Reopen writes has other positions.
+func evicted(s *testStore, d *memDisk) *Log {
+	s.t.Helper()
+	l := s.log(1, false)
+	for range 4 {
+		s.appendN(l, 1, 30_000)
+		l.WantDurable()
+		s.urge()
+	}
+	l.Settle(0, 1)
+	l.Settle(2, 1)
+	d.mu.Lock()
+	d.fail = func(kind, p string) error {
+		if kind == "write" && strings.HasSuffix(p, segmentSuffix) {
+			return errors.New("broken")
+		}
+		return nil
+	}
+	d.mu.Unlock()
+	s.appendN(l, 1, 10)
+	l.WantDurable()
+	s.urge()
+	d.mu.Lock()
+	d.fail = nil
+	d.mu.Unlock()
+	if l.Err() == nil || l.ResidentBytes() > 64<<10 {
+		s.t.Fatalf("%v, %d bytes resident", l.Err(), l.ResidentBytes())
+	}
+	return l
+}
+
+func evicting(o *Options) { o.tune.frontBytes, o.tune.keptBytes = 1, 1 }
+
+// TestLog_ReopenUnderReaders: who reads while new files get their names waits, and
+// then finds his record where it is now. A read that began before, of a segment
+// that was replaced, is not taken for one of a damaged file.
+func TestLog_ReopenUnderReaders(t *testing.T) {
+	d := &slowRename{newMemDisk(), make(chan struct{}), make(chan struct{})}
+	s := openTest(t, testOptions{disk: d, change: evicting})
+	l := evicted(s, d.memDisk)
+	old := l.segments[0]
+	outcome := make(chan error)
+	go func() { outcome <- l.Reopen() }()
+	<-d.reached
+	r, woken := l.NewReader(), make(chan struct{})
+	if err := r.Seek(3, func() { close(woken) }); !errors.Is(err, ErrNotResident) {
+		t.Errorf("a read of a file that may be the old one or the new one: %v", err)
+	}
+	if s.fetching() > 0 {
+		t.Error("somebody reads while the file changes")
+	}
+	close(d.proceed)
+	if err := <-outcome; err != nil {
+		t.Fatal(err)
+	}
+	<-woken
+	if got := s.readAll(r, 0, 5); !slices.Equal(got, []uint64{1, 3, 4}) {
+		t.Errorf("%v are there, want 1, 3, 4", got)
+	}
+	r.Close()
+	if _, err := s.load(&fetch{log: l, segment: old, offset: 1}); err != errReplaced {
+		t.Errorf("a late read of the old segment: %v", err)
+	}
+	if s.Stats().CorruptBatches != 0 {
+		t.Errorf("damage was reported: %v", s.lines.all())
+	}
+	s.close()
+}
+
+func (s *testStore) fetching() int {
+	s.fetcher.mu.Lock()
+	defer s.fetcher.mu.Unlock()
+	return len(s.fetcher.queue) + s.fetcher.workers
+}
+
+// TestLog_ReopenHoldsTheCheckpoint: a file of the journal is not given up while a log
+// with entries in it is being opened again, nor before what they say is elsewhere.
+func TestLog_ReopenHoldsTheCheckpoint(t *testing.T) {
+	d := newMemDisk()
+	s := openTest(t, testOptions{disk: d, journal: true, change: func(o *Options) { o.JournalBytes = 16 << 10 }})
+	l, other := s.log(1, false), s.log(2, false)
+	s.appendN(l, 3, 10)
+	s.tick()
+	s.tick()
+	d.mu.Lock()
+	d.fail = func(kind, p string) error {
+		if strings.Contains(p, "0000000000000001") {
+			return errors.New("broken")
+		}
+		return nil
+	}
+	d.mu.Unlock()
+	l.Roll()
+	s.tick()
+	d.mu.Lock()
+	d.fail = nil
+	d.mu.Unlock()
+	if l.Err() == nil {
+		t.Fatal("not fenced")
+	}
+	r := &reopening{store: s.Store, log: l}
+	r.remaker.store, r.remaker.log = s.Store, l
+	if err := r.begin(); err != nil {
+		t.Fatal(err)
+	}
+	fill := func() {
+		for range 6 {
+			s.appendN(other, 1, 4000)
+			other.WantDurable()
+			s.urge()
+			s.syncTick()
+		}
+	}
+	tx := s.Begin() // what it settles only the journal has
+	tx.Settled(l, 0, 1)
+	tx.End()
+	s.urge()
+	fill()
+	if n := s.Stats().Checkpoints; n != 0 {
+		t.Fatalf("%d checkpoints while the log's files were in other hands", n)
+	}
+	if err := l.Reopen(); !errors.Is(err, ErrReopening) {
+		t.Errorf("a second Reopen: %v", err)
+	}
+	err := r.write()
+	if err == nil {
+		err = r.swap()
+	}
+	r.release()
+	if err = r.install(err); err != nil {
+		t.Fatal(err)
+	}
+	s.reopens.Done()
+	for range 5 { // no flush ticks, which would tell the journal of it again
+		s.cycle(pass{step: true})
+	}
+	if n := s.Stats().Checkpoints; n != 1 {
+		t.Fatalf("%d checkpoints", n)
+	}
+	s.crash()
+	d.fail = nil
+	s = openTest(t, testOptions{disk: d, journal: true})
+	defer s.close()
+	l = s.log(1, false)
+	reader := l.NewReader()
+	defer reader.Close()
+	if got := s.readAll(reader, 0, 3); len(got) != 3 || l.Unsettled() != 2 {
+		t.Errorf("%v are there, %d unsettled, want 2", got, l.Unsettled())
+	}
+}
+
+// TestLog_ReopenWaitsForTransactions: a part of a transaction does not reach a file
+// before all of it is synced.
+func TestLog_ReopenWaitsForTransactions(t *testing.T) {
+	d := newMemDisk()
+	s := openTest(t, testOptions{disk: d, change: evicting})
+	l, other := evicted(s, d), s.log(2, false)
+	tx := s.Begin()
+	tx.Settled(l, 1, 1)
+	first := s.appendN(other, 1, 10)
+	tx.Appended(other, first, first+1)
+	ticket := tx.End()
+	if s.TxDurable() >= ticket {
+		t.Fatal("durable without a round")
+	}
+	if err := l.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	if s.TxDurable() < ticket {
+		t.Error("the settled file tells of a transaction that is not durable")
+	}
+	s.close()
+}

@@ -117,7 +117,7 @@ func (w *world) reopenLog(l *liveLog, rng *rand.Rand) bool {
 	case !fenced && errors.Is(err, segstore.ErrNotFenced):
 		return true
 	case w.crashed(), len(w.faults) > 0, w.store.MetaErr() != nil && errors.Is(err, segstore.ErrJournalFailed):
-	case w.starved && disk.IsNoSpace(err):
+	case w.wasStarved && disk.IsNoSpace(err): // the flusher may not have noticed yet that there is space
 	default:
 		fail("log %d: promise 14: Reopen on a disk that works: %v", l.model.ID, err)
 	}
