@@ -57,13 +57,15 @@ func TestDocuments_Keys(t *testing.T) {
 	if len(documents) == 0 {
 		t.Fatal("there are no documents")
 	}
-	variables := map[string]bool{"BASALTMQ_CONFIG": true, "BASALTMQ_DEFAULT_PASSWORD_FILE": true, "BASALTMQ_DEFAULT_PASSWORD_HASH_FILE": true}
+	variables := map[string]bool{"BASALTMQ_CONFIG": true}
 	names := map[string]bool{}
 	var sections []string
 	for i := range keys {
 		k := &keys[i]
 		names[k.Name] = true
-		variables["BASALTMQ_"+strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))] = true
+		name := "BASALTMQ_" + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
+		variables[name] = true
+		variables[name+"_FILE"] = k.Secret
 		sections = append(sections, k.Section())
 	}
 	for _, name := range []string{"BASALTMQ_PORT", "BASALTMQ_SERVICE_HOST"} {
