@@ -23,8 +23,8 @@ type journaled struct {
 	reaped     bool   // segments were found dead in this round
 	unclaimed  bool   // found in the journal by Open, not opened since
 	reopening  reopenStep
-	acks       []byte // it
-	txSettle   uint64 // round of the last settling by a transaction, or txWaiting; 0 when synced
+	acks       *[]byte // it; nil: none
+	txSettle   uint64  // round of the last settling by a transaction, or txWaiting; 0 when synced
 }
 
 // reopenStep says how far a call of Reopen is.
@@ -153,7 +153,7 @@ func (l *Log) enter(r *round, p pass) (v visit, moved bool) {
 		j.checkpoint = false
 		l.enterCheckpoint(r)
 	}
-	if l.spill || len(l.rolls) > 0 {
+	if l.spill || l.rolling() {
 		l.spill = false
 		j.segmentTo = max(j.segmentTo, l.flushLimit())
 	}
@@ -202,7 +202,7 @@ func (l *Log) enterBeside(r *round, p pass, bound uint64) {
 	l.noteTransactions(r)
 	l.enterSettled(r, p)
 	l.noteWanted(r)
-	l.missed = l.missed || l.spill || len(l.rolls) > 0 || l.want > l.durable.Load() && l.bare()
+	l.missed = l.missed || l.spill || l.rolling() || l.want > l.durable.Load() && l.bare()
 }
 
 // fileWork reports whether plan will find something to do to the log's files,
@@ -212,7 +212,7 @@ func (l *Log) fileWork(p pass) visit {
 	j := &l.journaled
 	bare := l.bare()
 	switch {
-	case j.segmentTo > 0, j.syncAll, j.reaped, len(j.acks) > 0, p.final:
+	case j.segmentTo > 0, j.syncAll, j.reaped, j.acks != nil, p.final:
 	case len(l.segments) == 0:
 		return visitNone
 	case p.sync, bare && l.want > l.durable.Load(), l.sealable():

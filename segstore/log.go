@@ -64,8 +64,7 @@ type Log struct {
 	punch     punching // see punch.go
 	quiet     uint64   // Next as the previous sync tick saw it, when all was settled
 
-	retained *RetainedOptions // nil for most; see retained.go
-	rolls    []uint64         // a segment ends before each of these offsets
+	special *special // nil for most; see retained.go
 }
 
 // ID is the number the log was opened with.

@@ -286,7 +286,7 @@ func (s *Store) sealJobs(w *crew, jobs []job) {
 			seg.index, seg.filters, seg.holes = nil, nil, nil
 			j.log.punch.wanted = true
 		}
-		retained := j.log.retained
+		retained := j.log.retained()
 		j.log.mu.Unlock()
 		if retained != nil && retained.Sealed != nil {
 			retained.Sealed()

@@ -170,11 +170,11 @@ func (l *Log) planSettled(j *job) {
 	if l.transient {
 		return
 	}
-	if l.acks == nil && (len(l.segments) > 0 || len(o.acks) > 0) {
+	if l.acks == nil && (len(l.segments) > 0 || o.acks != nil) {
 		l.acks = new(settledFile)
 	}
-	if len(o.acks) > 0 {
-		j.acks, o.acks = o.acks, nil
+	if o.acks != nil {
+		j.acks, o.acks = *o.acks, nil
 		l.acks.entrySynced = false
 	}
 }
@@ -336,7 +336,7 @@ func (l *Log) settleDown() (moved bool) {
 // disk, and keeping more would only cost memory. Nothing of the log is being
 // written when it is called, so what is flushed is on disk (invariant 6).
 func (l *Log) evict() {
-	if l.retained != nil {
+	if l.retained() != nil {
 		l.evictOldest()
 		return
 	}

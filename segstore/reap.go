@@ -33,7 +33,8 @@ func (l *Log) enterReap(p pass) {
 		o.rewrite = !l.transient
 	}
 	if o.rewrite || p.final && l.stale && (l.acks != nil || len(l.segments) > 0 || o.segmentTo > 0) {
-		o.acks = l.encodeSettled(l.store.tune.now().UnixMilli(), l.handled())
+		acks := l.encodeSettled(l.store.tune.now().UnixMilli(), l.handled())
+		o.acks = &acks
 		l.stale = l.changed
 	}
 	o.rewrite = false

@@ -158,7 +158,9 @@ func (r *reopening) snapshot() {
 		l.noteHeld(c)
 	}
 	r.old = slices.Clone(l.segments)
-	r.rolls = slices.Clone(l.rolls)
+	if l.rolling() {
+		r.rolls = slices.Clone(l.special.rolls)
+	}
 	r.limit, r.version = l.segmentBytes(), l.segmentVersion()
 	r.acks = l.encodeSettled(r.store.tune.now().UnixMilli(), r.next)
 }
@@ -235,7 +237,9 @@ func (l *Log) revive(next uint64) {
 	}
 	s.unwritten.Add(l.unwritten) // see fence
 	l.durable.Store(max(l.durable.Load(), next))
-	l.rolls = slices.DeleteFunc(l.rolls, func(at uint64) bool { return at <= next })
+	if l.rolling() {
+		l.special.rolls = slices.DeleteFunc(l.special.rolls, func(at uint64) bool { return at <= next })
+	}
 	l.logged.low, l.logged.cursor = 0, 0 // the journal may have lost a file since
 	l.changed, l.stale, l.moved, l.reap = true, true, true, len(l.segments) > 0
 	l.spill, l.missed = false, false

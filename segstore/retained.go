@@ -48,13 +48,37 @@ func (l *Log) Segments(dst []Segment) []Segment {
 	return dst
 }
 
+// special is what few logs have: a queue may be one of many thousand idle ones.
+type special struct {
+	retained *RetainedOptions // nil: none
+	rolls    []uint64         // a segment ends before each of these offsets
+}
+
+func (l *Log) needSpecial() *special {
+	if l.special == nil {
+		l.special = new(special)
+	}
+	return l.special
+}
+
+// retained returns the log's options; nil for most.
+func (l *Log) retained() *RetainedOptions {
+	if l.special == nil {
+		return nil
+	}
+	return l.special.retained
+}
+
+// rolling reports whether a Roll is still to be done.
+func (l *Log) rolling() bool { return l.special != nil && len(l.special.rolls) > 0 }
+
 // retain applies the options to a log that nobody uses yet, or that Open found
 // in the journal. Called with the log's mutex held.
 func (l *Log) retain(o *RetainedOptions) {
 	if o == nil {
 		return
 	}
-	l.retained = o
+	l.needSpecial().retained = o
 	if o.Skip == 0 {
 		return
 	}
@@ -80,8 +104,8 @@ func (l *Log) retain(o *RetainedOptions) {
 
 // segmentBytes is the size at which a segment of the log is closed.
 func (l *Log) segmentBytes() int64 {
-	if l.retained != nil && l.retained.SegmentBytes > 0 {
-		return l.retained.SegmentBytes
+	if o := l.retained(); o != nil && o.SegmentBytes > 0 {
+		return o.SegmentBytes
 	}
 	return l.store.o.SegmentBytes
 }
@@ -92,23 +116,24 @@ func (l *Log) Roll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := l.next.Load()
-	if n := len(l.rolls); n > 0 && l.rolls[n-1] == next || l.err != nil {
+	special := l.needSpecial()
+	if n := len(special.rolls); n > 0 && special.rolls[n-1] == next || l.err != nil {
 		return
 	}
-	l.rolls = append(l.rolls, next)
+	special.rolls = append(special.rolls, next)
 	l.list(listDirty)
 }
 
 // rolled reports whether a roll lies between the segment's first offset and
 // offset, and forgets the rolls below.
 func (l *Log) rolled(s *segment, offset uint64) bool {
-	if len(l.rolls) == 0 || l.rolls[0] > offset {
+	if !l.rolling() || l.special.rolls[0] > offset {
 		return false
 	}
 	found := false
-	for len(l.rolls) > 0 && l.rolls[0] <= offset {
-		found = found || l.rolls[0] > s.base
-		l.rolls = slices.Delete(l.rolls, 0, 1)
+	for l.rolling() && l.special.rolls[0] <= offset {
+		found = found || l.special.rolls[0] > s.base
+		l.special.rolls = slices.Delete(l.special.rolls, 0, 1)
 	}
 	return found
 }
@@ -197,7 +222,7 @@ func (l *Log) LastBatch() uint64 {
 
 // segmentVersion is the format of the log's new segments.
 func (l *Log) segmentVersion() uint16 {
-	if l.retained != nil {
+	if l.retained() != nil {
 		return segmentVersionRetained
 	}
 	return segmentVersion

@@ -17,7 +17,7 @@ func TestFootprint(t *testing.T) {
 		size, class uintptr
 	}{
 		{"Queue", unsafe.Sizeof(Queue{}), 352},
-		{"segstore.Log", unsafe.Sizeof(segstore.Log{}), 480},
+		{"segstore.Log", unsafe.Sizeof(segstore.Log{}), 448},
 	} {
 		if of.size > of.class {
 			t.Errorf("%s takes %d bytes, its size class ends at %d", of.name, of.size, of.class)
