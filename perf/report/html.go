@@ -115,7 +115,7 @@ func newSuitePart(r *results.Recorded) suitePart {
 		if outcome.Figure != nil {
 			row.Value = results.FormatValue(outcome.Figure.Value, outcome.Figure.Unit)
 		}
-		if outcome.Known {
+		if outcome.Known && row.Verdict != "" {
 			row.Class = map[bool]string{true: "yes", false: "no"}[outcome.Reached]
 		}
 		part.Rows = append(part.Rows, row)

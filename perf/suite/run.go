@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -179,8 +180,14 @@ func (r *Runner) runSection(ctx context.Context, section Section) {
 	began := time.Now()
 	var failure error
 	for number, step := range section.Steps {
+		if step.Flags != "" && r.Launcher == nil {
+			for _, extract := range step.Figures {
+				r.leaveOut(extract.Name, "needs a broker that is started with "+step.Flags+" (--broker-binary)")
+			}
+			continue
+		}
 		if failure == nil && ctx.Err() == nil && (number == 0 || step.Fresh) {
-			failure = r.renew(ctx)
+			failure = r.renew(ctx, strings.Fields(step.Flags)...)
 		}
 		if failure == nil && ctx.Err() == nil {
 			failure = r.runStep(ctx, section.Name, step)
@@ -201,8 +208,8 @@ func (r *Runner) runSection(ctx context.Context, section Section) {
 	r.result.Sections = append(r.result.Sections, outcome)
 }
 
-// renew provides an empty broker.
-func (r *Runner) renew(ctx context.Context) (err error) {
+// renew provides an empty broker, with more flags than others if it is one's own.
+func (r *Runner) renew(ctx context.Context, flags ...string) (err error) {
 	if r.Launcher == nil {
 		r.broker = r.Running
 		return nil
@@ -210,7 +217,9 @@ func (r *Runner) renew(ctx context.Context) (err error) {
 	if err := r.broker.Stop(); err != nil {
 		return err
 	}
-	r.broker, err = r.Launcher.Start(ctx)
+	launcher := *r.Launcher
+	launcher.Flags = append(slices.Clone(launcher.Flags), flags...)
+	r.broker, err = launcher.Start(ctx)
 	return err
 }
 

@@ -23,6 +23,7 @@ type Step struct {
 	Scenario  string
 	Arguments string
 	Fresh     bool          // a broker of its own within the section
+	Flags     string        // more flags for it, separated by blanks; a broker that runs anyway can't have any
 	Rest      time.Duration // without a scenario: how long the broker rests at least
 	Figures   []Extract
 }
@@ -79,6 +80,17 @@ const pathWritten = "broker_writes.write_call_bytes_per_record_byte"
 
 func throughputStep(arguments string, figures ...Extract) Step {
 	return Step{Scenario: "throughput", Arguments: "-u {queue} --purge --calibrate {calibrate} " + arguments, Fresh: true, Figures: figures}
+}
+
+const manyArguments = "--queue-pattern {queue}-% --queue-pattern-to 64 --purge -x 64 -y 64 -s 16 -z {time} --warmup {warmup} --calibrate {calibrate}"
+
+// loopsStep has many clients served by so many event loops.
+func loopsStep(loops int) Step {
+	name := fmt.Sprintf("loops-%d-many-64", loops)
+	return Step{
+		Scenario: "throughput", Arguments: manyArguments, Fresh: true, Flags: fmt.Sprintf("--loops %d", loops),
+		Figures: []Extract{rate(name, "consumed_per_s"), cost(name+"-cpu", "broker_cpu_ns_per_message", "ns/message")},
+	}
 }
 
 // Sections returns the whole suite, in its order.
@@ -149,10 +161,13 @@ func Sections() []Section {
 		{
 			Name: "many", Summary: "64 producers, 64 consumers, 64 queues",
 			Steps: []Step{{
-				Scenario:  "throughput",
-				Arguments: "--queue-pattern {queue}-% --queue-pattern-to 64 --purge -x 64 -y 64 -s 16 -z {time} --warmup {warmup} --calibrate {calibrate}",
-				Figures:   []Extract{rate("many-64", "consumed_per_s"), cost("many-64-cpu", "broker_cpu_ns_per_message", "ns/message")},
+				Scenario: "throughput", Arguments: manyArguments,
+				Figures: []Extract{rate("many-64", "consumed_per_s"), cost("many-64-cpu", "broker_cpu_ns_per_message", "ns/message")},
 			}},
+		},
+		{
+			Name: "loops", Summary: "the same with one and with two event loops",
+			Steps: []Step{loopsStep(1), loopsStep(2)},
 		},
 		{
 			Name: "churn", Summary: "bindings, queues, connections made and removed",

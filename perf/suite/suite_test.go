@@ -218,7 +218,7 @@ func TestRunnerGoesOn(t *testing.T) {
 	runner := &Runner{Tool: tool, Running: &Broker{URI: "x"}, Scale: DefaultScale(), Sections: []Section{
 		{Name: "one", Steps: []Step{{Scenario: "confirm", Figures: figure("a", "x")}, {Scenario: "throughput", Figures: figure("b", "rate")}}},
 		{Name: "two", Steps: []Step{{Scenario: "backlog", Figures: figure("c", "x")}}},
-		{Name: "three", Steps: []Step{{Scenario: "throughput", Arguments: "-z {time} {disk}", Figures: append(figure("d", "rate"), figure("e", "nothing")...)}}},
+		{Name: "three", Steps: []Step{{Scenario: "throughput", Arguments: "-z {time} {disk}", Figures: append(figure("d", "rate"), figure("e", "nothing")...)}, {Scenario: "throughput", Flags: "--loops 1", Figures: figure("f", "rate")}}},
 	}}
 	result, err := runner.Run(t.Context())
 	if err != nil {
@@ -233,6 +233,7 @@ func TestRunnerGoesOn(t *testing.T) {
 	}
 	want := []string{
 		"a: confirm ended with: it went away", "b: the section ended early", "c: no such scenario", `e: path "nothing": there is no "nothing"`,
+		"f: needs a broker that is started with --loops 1 (--broker-binary)",
 	}
 	if !slices.Equal(left, want) {
 		t.Errorf("left out %q", left)
