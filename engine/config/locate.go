@@ -55,13 +55,23 @@ func (l *locator) header() {
 	if array {
 		n := l.elements[path]
 		if n == 0 {
-			l.lines[path] = line
+			l.note(path, line)
 		}
 		l.elements[path]++
 		path += "." + strconv.Itoa(n)
 	}
 	l.table = path
+	l.note(path, line)
+}
+
+// note keeps the line of a path, and of the tables that it implies.
+func (l *locator) note(path string, line int) {
 	l.lines[path] = line
+	for end := strings.LastIndexByte(path, '.'); end >= 0; end = strings.LastIndexByte(path[:end], '.') {
+		if _, known := l.lines[path[:end]]; !known {
+			l.lines[path[:end]] = line
+		}
+	}
 }
 
 func (l *locator) assignment() {
@@ -70,7 +80,7 @@ func (l *locator) assignment() {
 	if l.table != "" {
 		path = l.table + "." + path
 	}
-	l.lines[path] = line
+	l.note(path, line)
 	l.value()
 }
 

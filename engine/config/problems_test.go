@@ -118,7 +118,7 @@ func TestEditDistance(t *testing.T) {
 }
 
 func FuzzReadFile(f *testing.F) {
-	for _, seed := range []string{"", "a.b.c = 1", "[amqp]\nport = 5672", "[[tls.sni]]\nhost = 'a'", "x = \"\"\"\n\\\n\"\"\"\ny = [1, # [\n2]", "\"a b\".'c' = {d = 1}", "[a]\n[a.b]\n[[a.c]]"} {
+	for _, seed := range []string{"[[tls.tls.sni]]\nhost = 'a'", "tls.tls.x = 1", "[tls.tls.x]", "amqp.x.y.z = {a.b = 1}", "", "a.b.c = 1", "[amqp]\nport = 5672", "[[tls.sni]]\nhost = 'a'", "x = \"\"\"\n\\\n\"\"\"\ny = [1, # [\n2]", "\"a b\".'c' = {d = 1}", "[a]\n[a.b]\n[[a.c]]"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
