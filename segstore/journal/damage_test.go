@@ -142,29 +142,6 @@ func TestJournal_DamageOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A group that a crash left behind a torn one is not taken for the successor
-// of the group that is written over the torn one, whatever their lengths.
-func TestJournal_LeftoverGroupsStayDead(t *testing.T) {
-	d := sim.New(sim.Options{})
-	u := openOn(t, d, 1<<20)
-	u.write(batch(0, "kept"))
-	at := u.Pos()
-	u.write(batch(1, "torn"))
-	u.write(batch(2, "left over"))
-	u.close()
-	data, _ := d.ReadFile("journal/0")
-	data[at+3] ^= 0xFF
-	d = sim.New(sim.Options{})
-	put(t, d, "journal/0", data)
-	u = openOn(t, d, 1<<20)
-	u.want(batch(0, "kept"))
-	u.write(batch(1, "over")) // as long as the torn one
-	u.close()
-	u = openOn(t, d, 1<<20)
-	u.want(batch(0, "kept"), batch(1, "over"))
-	u.close()
-}
-
 // The body of a message that looks like a group is not taken for one, even
 // behind a torn group.
 func TestJournal_ForgedGroupsAreNotBelieved(t *testing.T) {

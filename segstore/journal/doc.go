@@ -30,6 +30,8 @@
 //	       session (a life of the process) may follow any. So a group that a
 //	       crash left behind a torn one is never taken for the successor of the
 //	       group that is written over the torn one in the next life.
+//	       For that a session's number is above those in all headers that are
+//	       found, also behind torn groups, see fileScan.see.
 //	40  8  position in the file below which all was synced when this was written:
 //	       tells damage from a torn tail
 //	48  4  length in bytes, header and padding included

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 
@@ -17,8 +18,9 @@ type fileScan struct {
 	size       int64
 	generation uint64 // 0: no sound group
 	identity   uint64
-	hint       uint64 // identity of the other file
+	hint       uint64 // identity that a group should have: that of the other file, or of the header at position 0
 	sequence   uint64 // of the last sound group
+	seen       uint64 // the highest of all headers, whatever the groups are worth
 	good       []span // runs of sound groups
 	end        int64  // after the last of them
 	synced     int64  // all below was on stable storage when the last one was written
@@ -128,12 +130,14 @@ func isBad(err error) bool { return errors.Is(err, ErrGroup) }
 
 // scan finds the sound groups of a file. What follows the last one is what a
 // crash left of groups that were never synced, or remains of older
-// generations; hint is the identity of the other file, if it is known. Bad bytes before the end are damage only if a later group says
-// that they were synced: then the groups after them count too.
+// generations; hint is the identity of the other file, if it is known. Bad bytes before
+// the end are damage only if a later group says that they were synced: then the
+// groups after them count too. All of the file is read, for the sake of see.
 func (r *reader) scan(hint uint64) (fileScan, error) {
 	s := fileScan{size: r.limit, hint: hint}
 	for pos := int64(0); pos+GroupHeaderBytes <= r.limit; {
 		g, data, err := r.group(pos)
+		s.see(&g, pos)
 		if err == nil && s.accepts(&g) {
 			s.take(&g, data, pos)
 			pos += g.Bytes
@@ -160,6 +164,22 @@ func (r *reader) scan(hint uint64) (fileScan, error) {
 	return s, nil
 }
 
+// see notes the sequence number of a group whose header is sound, though its body
+// may be torn and it may stand behind a torn one. The next session has to have a
+// higher number than all of those: if it had the number of one that left nothing
+// but such groups, it would count like that one, and where its own groups end,
+// those would be taken for their successors. Identities are compared because the
+// body of a message may look like a header; what stands at position 0 is always
+// one of ours.
+func (s *fileScan) see(g *Group, pos int64) {
+	if pos == 0 && s.hint == 0 {
+		s.hint = g.Identity
+	}
+	if identity := cmp.Or(s.identity, s.hint); identity != 0 && g.Identity == identity {
+		s.seen = max(s.seen, g.Sequence)
+	}
+}
+
 // accepts reports whether g may be the next group of the file.
 func (s *fileScan) accepts(g *Group) bool {
 	if s.identity != 0 && g.Identity != s.identity {
@@ -170,6 +190,7 @@ func (s *fileScan) accepts(g *Group) bool {
 
 func (s *fileScan) take(g *Group, data []byte, pos int64) {
 	s.identity, s.generation, s.sequence = g.Identity, g.Generation, g.Sequence
+	s.see(g, pos)
 	s.end, s.synced = pos+g.Bytes, g.Synced
 	if n := len(s.good); n > 0 && s.good[n-1].to == pos {
 		s.good[n-1].to = s.end
@@ -205,6 +226,7 @@ func (r *reader) resume(s *fileScan, pos int64) (int64, error) {
 			return -1, err
 		}
 		g, _, err := r.group(at)
+		s.see(&g, at)
 		switch {
 		case err != nil && !isBad(err) && !errors.Is(err, ErrVersion):
 			return -1, err

@@ -124,7 +124,7 @@ func (j *Journal) choose() error {
 	default:
 		j.generation, j.identity = now.generation, now.identity
 		j.pos = now.end
-		j.sequence = (max(now.sequence, other.sequence)>>sessionShift + 1) << sessionShift
+		j.sequence = (max(now.seen, other.seen)>>sessionShift + 1) << sessionShift
 		j.replayOld = other.generation > now.done
 	}
 	for j.identity == 0 {
