@@ -88,12 +88,13 @@ func (w *world) reopen(rng *rand.Rand) {
 // reopenLog opens one log again, while others and its consumers go on. It returns
 // whether the log takes records.
 func (w *world) reopenLog(l *liveLog, rng *rand.Rand) bool {
+	w.release() // what was held may fail now
 	fenced := l.log.Err() != nil
 	next, settled := l.model.Next(), make([]bool, l.model.Next())
 	for o := range settled {
 		settled[o] = l.model.Records[o].Settled
 	}
-	if w.release(); rng.IntN(2) == 0 {
+	if rng.IntN(2) == 0 {
 		w.disk.held.Store(true)
 	}
 	if fenced && rng.IntN(8) == 0 {
