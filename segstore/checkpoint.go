@@ -25,6 +25,8 @@ import (
 //
 // If the current file fills up before step 3, publishers feel pressure, and the
 // next round does all that is left of step 1 at once; the file grows meanwhile.
+// It also grows beyond its size when more than half of that is carried over, as
+// strays after a power cut may be: see journal.Full.
 type checkpoint struct {
 	running    bool
 	file       int
@@ -124,7 +126,7 @@ func (l *Log) enterCheckpoint(r *round) {
 	if spill {
 		j.segmentTo = max(j.segmentTo, l.flushLimit())
 	}
-	carried := false
+	from, carried := len(r.entries), false
 	for _, k := range l.chunks {
 		if k.stray || !spill {
 			carried = l.carry(r, k) || carried
@@ -138,6 +140,9 @@ func (l *Log) enterCheckpoint(r *round) {
 	default: // nothing on disk will name the log
 		l.logged.low, l.logged.cursor = 0, 0
 		l.changed = true
+	}
+	for i := from; i < len(r.entries); i++ {
+		s.journal.w.Carried(int64(r.entries[i].Bytes()))
 	}
 }
 

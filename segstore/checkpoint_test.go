@@ -95,6 +95,46 @@ func TestCheckpoint_CarriesTinyTails(t *testing.T) {
 	}
 }
 
+// When what is carried over is more than a file's size, it is not carried again
+// until as much has been written: neither does an idle store go on with checkpoints,
+// nor does each round of a busy one take one.
+func TestCheckpoint_CarriesMoreThanAFile(t *testing.T) {
+	s := openTest(t, testOptions{journal: true, change: func(o *Options) { o.JournalBytes = 1 << 10 }})
+	defer s.close()
+	var logs []*Log
+	for id := range uint64(20) {
+		l := s.log(1+id, false)
+		s.appendN(l, 3, 100)
+		l.WantDurable()
+		logs = append(logs, l)
+	}
+	settle := func() {
+		for range 10 {
+			s.syncTick()
+		}
+	}
+	settle()
+	before := s.Stats()
+	settle()
+	idle := s.Stats()
+	if idle.Checkpoints == 0 || idle.Checkpoints != before.Checkpoints || idle.JournalBytes != before.JournalBytes || s.Pressured() {
+		t.Errorf("an idle store: pressured %v, %+v, before %+v", s.Pressured(), idle, before)
+	}
+	for i := range 20 {
+		s.appendN(logs[i], 1, 100)
+		logs[i].WantDurable()
+		s.tick()
+		if logs[i].Durable() != logs[i].Next() {
+			t.Errorf("durable %d of %d", logs[i].Durable(), logs[i].Next())
+		}
+	}
+	settle()
+	busy := s.Stats()
+	if n := busy.Checkpoints - idle.Checkpoints; n > 1 || s.Pressured() {
+		t.Errorf("%d checkpoints in 20 rounds, pressured %v, %+v", n, s.Pressured(), busy)
+	}
+}
+
 // A clean stop leaves nothing to replay.
 func TestClose_LeavesACleanJournal(t *testing.T) {
 	d := newMemDisk()

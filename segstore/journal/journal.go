@@ -54,6 +54,7 @@ type Journal struct {
 	pos        int64  // where it goes
 	synced     int64  // all of the current file below is on stable storage
 	replayOld  bool   // the other file counts
+	carried    int64  // bytes of the current file that repeat what the other one had
 
 	group struct {
 		buf     *arena.Buf
@@ -284,13 +285,17 @@ func (j *Journal) OldCounts() bool { return j.replayOld }
 func (j *Journal) OldGeneration() uint64 { return j.files[1-j.current].scan.generation }
 
 // Full says that the current file has reached its size. More groups may be
-// written to it nevertheless.
-func (j *Journal) Full() bool { return j.pos >= j.o.LimitBytes }
+// written to it nevertheless. What was carried over is at most half of a full
+// file: if it alone filled one, it would be carried from file to file all the time.
+func (j *Journal) Full() bool { return j.pos >= max(j.o.LimitBytes, 2*j.carried) }
+
+// Carried says that so many bytes of the next group repeat what the other file has.
+func (j *Journal) Carried(bytes int64) { j.carried += bytes }
 
 // Switch begins a new generation in the other file, which the caller knows
 // nobody needs any more: a Done entry for it is synced.
 func (j *Journal) Switch() {
 	j.current = 1 - j.current
 	j.generation++
-	j.pos, j.synced = 0, 0
+	j.pos, j.synced, j.carried = 0, 0, 0
 }
