@@ -113,7 +113,6 @@ func (l *Log) enterCheckpoint(r *round) {
 	any, _, _ := l.unsynced()
 	tail := l.tailHeld()
 	spill := tail > s.tune.carryBytes && l.flushLimit() == l.handled()
-	l.foldStripes()
 	long := l.settled.intervals() > s.tune.carryRanges && !l.txSettlePending() // else the file would tell half of it
 	if (any || spill || long) && r.steps <= 0 {
 		c.postpone(l)
@@ -187,7 +186,6 @@ func (l *Log) carry(r *round, c *chunk) (carried bool) {
 
 // carrySettled makes entries of all that is settled of what the disk names.
 func (l *Log) carrySettled(r *round) {
-	l.foldStripes()
 	handled := l.handled()
 	low := l.low.Load()
 	l.add(r, journal.Entry{Kind: journal.Low, ID: l.id, First: low}, nil)

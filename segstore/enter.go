@@ -14,27 +14,19 @@ type journaled struct {
 	bypassTo   uint64
 	txFirst    uint64 // offsets of transactions [txFirst, txEnd) that wait for their group
 	txEnd      uint64
-	txRound    uint64 // the round of that group, 0 while there is none
-	files      uint8  // bit i: file i has entries that only count there; see filesKept
-	checkpoint bool   // visited for the checkpoint in this round
-	syncAll    bool   // the checkpoint wants the segments synced
-	rewrite    bool   // the settled file is to be written
-	tickSync   bool   // the round came with a sync tick
-	reaped     bool   // segments were found dead in this round
-	unclaimed  bool   // found in the journal by Open, not opened since
-	reopening  reopenStep
+	txRound    uint64  // the round of that group, 0 while there is none
+	files      uint8   // bit i: file i has entries that only count there; see filesKept
+	checkpoint bool    // visited for the checkpoint in this round
+	syncAll    bool    // the checkpoint wants the segments synced
+	rewrite    bool    // the settled file is to be written
+	tickSync   bool    // the round came with a sync tick
+	reaped     bool    // segments were found dead in this round
+	unclaimed  bool    // found in the journal by Open, not opened since
+	reopening  bool    // the log's files are those of a call of Reopen
+	swapping   bool    // which gives new files their names: reads behind the tail wait
 	acks       *[]byte // it; nil: none
 	txSettle   uint64  // round of the last settling by a transaction, or txWaiting; 0 when synced
 }
-
-// reopenStep says how far a call of Reopen is.
-type reopenStep uint8
-
-const (
-	notReopening reopenStep = iota
-	remaking                // the log's files are those of that call
-	swapping                // it gives new files their names: reads behind the tail wait
-)
 
 // filesKept stands in journaled.files for files that were put aside for the log.
 const filesKept = 1 << 2
@@ -113,7 +105,7 @@ func (l *Log) enter(r *round, p pass) (v visit, moved bool) {
 	case l.err != nil && l.err != ErrClosed: // while closing, what was appended goes out
 		if j.checkpoint {
 			j.checkpoint = false
-			if l.journaled.reopening != notReopening {
+			if l.journaled.reopening {
 				l.store.journal.checkpoint.postpone(l)
 			} // else the old file is kept for it
 		}
@@ -336,7 +328,6 @@ const (
 // enterSettled tells the journal what was settled, as far as it concerns
 // offsets that something on disk names.
 func (l *Log) enterSettled(r *round, p pass) {
-	l.restStripes()
 	low, handled := l.low.Load(), l.handled()
 	l.pending.advance(low)
 	switch {

@@ -36,7 +36,6 @@ type Log struct {
 	sumRecord uint64
 
 	// Settled offsets: everything below low, and these.
-	stripes *stripes // nil: none; comes before the others, see stripes.go
 	settled intervalSet
 	pending intervalSet // settled above low, and neither the journal nor the settled file says so
 	cursor  uint64
@@ -217,29 +216,14 @@ func (l *Log) Settle(first, count uint64) {
 	if first >= end || l.deleted {
 		return
 	}
-	l.foldStripes()
-	l.settleInterval(first, end)
-	l.settledMore()
-}
-
-// settleInterval settles what of [first, end) is not.
-func (l *Log) settleInterval(first, end uint64) {
-	low := l.low.Load()
-	if first = max(first, low); first >= end {
-		return
-	}
 	if first == low {
 		l.moveLow(end)
-		return
+	} else {
+		iv := l.settled.add(first, end)
+		l.pending.add(first, end)
+		l.dropSettled(iv.first, iv.end)
+		l.reap = l.reap || len(l.segments) > 0
 	}
-	iv := l.settled.add(first, end)
-	l.pending.add(first, end)
-	l.dropSettled(iv.first, iv.end)
-	l.reap = l.reap || len(l.segments) > 0
-}
-
-// settledMore notes that there is something to tell the disk.
-func (l *Log) settledMore() {
 	l.changed, l.stale = true, true
 	l.punch.wanted = l.punch.wanted || len(l.segments) > 0 && (l.segments[0].sealed || l.segments[0].end >= l.store.tune.sealBytes)
 	l.list(listDirty)
@@ -271,7 +255,6 @@ func (l *Log) moveLow(end uint64) {
 func (l *Log) NextUnsettled(from, limit uint64) (first, count uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.foldStripes()
 	end := l.next.Load()
 	first = max(from, l.low.Load())
 	if first >= end {
@@ -302,19 +285,10 @@ func (l *Log) Unsettled() uint64 {
 
 // isSettled reports whether all of [first, end) is settled.
 func (l *Log) isSettled(first, end uint64) bool {
-	if l.stripes != nil {
-		if l.stripes.hold(first, end) {
-			return true
-		}
-		l.foldStripesOf(first, end)
-	}
 	return end <= l.low.Load() || !l.settled.empty() && l.settled.containsRange(max(first, l.low.Load()), end)
 }
 
-func (l *Log) unsettled() uint64 {
-	l.foldStripes()
-	return l.next.Load() - l.low.Load() - l.settled.count
-}
+func (l *Log) unsettled() uint64 { return l.next.Load() - l.low.Load() - l.settled.count }
 
 // Bytes estimates the encoded size of the unsettled records from the average
 // of recent ones.

@@ -92,7 +92,6 @@ func (l *Log) enterPunch(r *round, p pass) {
 		return // another time
 	}
 	again := !stuck
-	l.foldStripes()
 	segments, ranges := 0, 0
 	for _, seg := range l.segments {
 		if seg.base < k.from || seg.dead || seg.punching {
@@ -150,7 +149,6 @@ func (s *Store) worthPunch(seg *segment, gain int64) bool {
 // it looked at. All estimates are made of offsets, sealed sizes and nothing else,
 // so that they are the same after a restart.
 func (l *Log) punchable(seg *segment, stuck bool) (runs []interval, gain int64, seen int) {
-	l.foldStripes()
 	perOffset := float64(seg.size-segmentHeaderBytes) / float64(max(seg.next-seg.base, 1))
 	least := l.store.runBytesMin()
 	add := func(iv interval) bool {

@@ -143,9 +143,8 @@ func (l *Log) txPending() bool {
 // transaction appends to a log that it found fenced too late goes into new chunks.
 func (r *reopening) snapshot() {
 	l := r.log
-	l.filing, l.journaled.reopening = true, remaking
+	l.filing, l.journaled.reopening = true, true
 	l.closeTail()
-	l.foldStripes()
 	r.low, r.next = l.low.Load(), l.next.Load()
 	l.settled.each(func(iv interval) bool {
 		r.settled.add(iv.first, iv.end)
@@ -178,7 +177,7 @@ func (r *reopening) swap() error {
 			p.old.replaced = true
 		}
 	}
-	l.journaled.reopening = swapping
+	l.journaled.swapping = true
 	wakes := l.dropReads()
 	l.mu.Unlock()
 	for _, wake := range wakes {
@@ -192,7 +191,7 @@ func (r *reopening) swap() error {
 func (r *reopening) install(err error) error {
 	s, l := r.store, r.log
 	l.mu.Lock()
-	l.filing, l.journaled.reopening = false, notReopening
+	l.filing, l.journaled.reopening, l.journaled.swapping = false, false, false
 	if r.swapped {
 		l.segments = r.segments()
 	}

@@ -133,7 +133,6 @@ func (l *Log) cutPending(handled uint64) {
 
 // encodeSettled returns a whole new settled file.
 func (l *Log) encodeSettled(createdMs int64, handled uint64) []byte {
-	l.foldStripes()
 	out := encodeSettledHeader(l.id, createdMs)
 	out = appendSettled(out, settledLow, l.low.Load(), 0)
 	l.settled.each(func(iv interval) bool {

@@ -103,7 +103,7 @@ func (s *Store) reclaim(w *crew) (freed bool) {
 	for _, l := range logs {
 		var dead []*segment
 		l.mu.Lock()
-		if (l.reap || l.journaled.reaped) && l.filing == w.behind && l.journaled.reopening == notReopening && !l.deleted && !l.txSettlePending() {
+		if (l.reap || l.journaled.reaped) && l.filing == w.behind && !l.journaled.reopening && !l.deleted && !l.txSettlePending() {
 			kept := l.segments[:0:0]
 			for i, seg := range l.segments {
 				if i < len(l.segments)-1 && seg.sealed && !seg.footerDirty && (seg.base == seg.next || l.isSettled(seg.base, seg.next)) {

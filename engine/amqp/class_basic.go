@@ -97,8 +97,7 @@ func (ch *channel) conclude(r unackedRun, v verdict) {
 	case v == dropped && r.queue.DeadLetters():
 		ch.count(stats.Reject, r.count)
 		ch.conn.flushSettled()
-		run := r.taken()
-		run.Each(r.queue.Reject)
+		r.queue.Reject(r.offset, r.count)
 	case v == dropped:
 		ch.count(stats.Reject, r.count)
 		ch.conn.settle(r, 0)

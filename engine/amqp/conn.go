@@ -114,8 +114,9 @@ type conn struct {
 	serveRun  serveRunner
 
 	settleQueue  *broker.Queue // acks being gathered
-	settling     spaced
-	ackedStreams []*consumer // of streams, whose tracked offsets may move
+	ackedStreams []*consumer   // of streams, whose tracked offsets may move
+	settleFirst  uint64
+	settleCount  uint64
 	settleAcked  uint64
 
 	get *pendingGet // nil: none waits

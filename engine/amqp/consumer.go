@@ -27,7 +27,6 @@ type consumer struct {
 	entered bool // in the ring, as far as this side knows
 	queued  bool // in conn.serveList
 	reading bool // waits for the disk
-	stalled bool // in shard.stalls
 
 	run      broker.Run    // taken, not sent yet
 	from     *broker.Queue // that reader reads: the queue, or a level of it

@@ -69,11 +69,9 @@ type shard struct {
 	latency    latencies
 	tracer     tracer
 	batch      batch
-	stalls     stalls
-	positions  segstore.Positions // of records that consumers pass over
-	tx         *segstore.Tx       // while a transaction is being applied
-	scratch    []byte             // frames under construction
-	spareGet   *pendingGet        // for the next basic.get; nil: none
+	tx         *segstore.Tx // while a transaction is being applied
+	scratch    []byte       // frames under construction
+	spareGet   *pendingGet  // for the next basic.get; nil: none
 	refBytes   [bodies.RefBytes]byte
 	assembling int      // bytes of buffers that hold incomplete bodies
 	doomed     []doomed // see external.go
@@ -109,7 +107,6 @@ func NewServer(o Options) *Server {
 	s.Tune(o.Tuning)
 	for i, l := range o.Loops {
 		sh := &shard{srv: s, number: i, loop: l, pool: l.Arena()}
-		sh.stalls.sh = sh
 		sh.batch.builder = segstore.NewBatch(l.Arena())
 		s.shards = append(s.shards, sh)
 	}

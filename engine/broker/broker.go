@@ -46,9 +46,7 @@ type Broker struct {
 	scan    bodyScan
 	keeper  keeper
 	commits commits
-	// watchDeals, if there, is told who is dealt what; see deal.go.
-	watchDeals func(q *Queue, step dealStep, run Run, c *Consumer)
-	defs       *Definitions
+	defs    *Definitions
 
 	// admin is held while users, permissions and virtual hosts change; it comes
 	// before all other locks.

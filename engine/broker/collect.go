@@ -174,7 +174,7 @@ func (q *Queue) PurgeSome(n uint64) (purged uint64, err error) {
 		relieved := l.relieved(l.lastTaken())
 		q.mu.Unlock()
 		l.RemoveBodies(ids)
-		relieve(relieved)
+		tell(nil, relieved)
 		if run.Count == 0 {
 			break
 		}

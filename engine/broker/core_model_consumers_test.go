@@ -13,16 +13,14 @@ type coreConsumer struct {
 	owner    fakeOwner
 	prefetch uint64 // 0: no acknowledgements
 	entered  bool
-	out      bool   // passed over: it was out of credit, and has not come back yet
 	room     uint64 // after its last take
-	share    []*coreMessage
-	turn     int // whose is the lowest is next
+	turn     int    // whose is the lowest is next
 	gone     bool
 }
 
 // inRing says that c is served when it is its turn.
 func (q *coreQueue) inRing(c *coreConsumer) bool {
-	return c.entered && !c.out && (!q.single || q.active == c)
+	return c.entered && (!q.single || q.active == c)
 }
 
 // servable says that some consumer can take.
@@ -127,90 +125,40 @@ func (m *coreModel) fill(q *coreQueue, c *coreConsumer) {
 		}
 		if credit == 0 {
 			if c.entered {
-				c.entered, c.out = false, false
+				c.entered = false
 				q.base.Leave(&c.Consumer)
 				m.tidy(q)
 			}
 			return
 		}
 		if !c.entered {
-			c.entered, c.out, c.room = true, false, 1
-			m.joined(c)
+			c.entered = true
 			q.base.Enter(&c.Consumer)
-			m.dealt(q)
-		}
-		if c.out {
-			c.out = false
 			m.joined(c)
 		}
-		c.room = credit - uint64(len(c.share))
 		run, _ := q.base.Take(&c.Consumer, credit, m.now)
-		m.taking = c
-		m.dealt(q)
-		m.taking = nil
+		c.room = credit - run.Count
 		if run.Count == 0 {
-			if len(c.share) > 0 {
-				m.t.Fatalf("%s: %s did not get its share: %s", q.name, c.Tag, m.state())
-			}
 			return
 		}
 		m.took(q, c, run, credit)
-		m.tidy(q)
 	}
 }
 
-// dealt goes through what has been dealt of q, message by message: whoever has
-// waited longest among the consumers of the highest priority gets the next one.
-func (m *coreModel) dealt(q *coreQueue) {
-	for len(q.deals.events) > 0 {
-		e := q.deals.events[0]
-		next := q.next()
-		switch e.step {
-		case stepDealt:
-			l := m.of(e.of)
-			if l.end <= e.offset {
-				return // the model will hear of the message
-			}
-			if next == nil || &next.Consumer != e.c || q.sharers() < 2 {
-				m.t.Fatalf("%s: %d went to %s out of turn: %s", q.name, e.offset, e.c.Tag, m.state())
-			}
-			if len(q.ready) == 0 || q.ready[0].level != l || q.ready[0].offset != e.offset || next.room == 0 {
-				m.t.Fatalf("%s: %d went to %s, which had room for %d, before others: %s", q.name, e.offset, e.c.Tag, next.room, m.state())
-			}
-			next.room--
-			next.share = append(next.share, q.pop(0))
-			m.joined(next)
-		case stepExpelled:
-			if next == nil || &next.Consumer != e.c || next.room > 0 || len(next.share) > 0 && next != m.taking {
-				m.t.Fatalf("%s: %s was passed over: %s", q.name, e.c.Tag, m.state())
-			}
-			next.out = true
-		case stepUnsent:
-			m.t.Fatalf("%s: %d came back: %s", q.name, e.offset, m.state())
-		}
-		q.deals.events = q.deals.events[1:]
-	}
-}
-
-// took checks who took what: its share, or all it wants where it is alone.
+// took checks who took what.
 func (m *coreModel) took(q *coreQueue, c *coreConsumer, run Run, credit uint64) {
-	var list []*coreMessage
-	if n := min(int(run.Count), len(c.share)); n > 0 {
-		list, c.share = c.share[:n], c.share[n:]
-	} else {
-		if q.next() != c || q.sharers() > 1 {
-			m.t.Fatalf("%s: %s took %+v out of turn: %s", q.name, c.Tag, run, m.state())
-		}
-		for len(list) < int(run.Count) && len(q.ready) > 0 {
-			list = append(list, q.pop(0))
-		}
-		c.room = credit - run.Count
+	if next := q.next(); next != c {
+		m.t.Fatalf("%s: %s took %+v, but it is the turn of %+v: %s", q.name, c.Tag, run, next, m.state())
 	}
-	if run.Count > credit || int(run.Count) != len(list) {
-		m.t.Fatalf("%s: %s took %+v with credit for %d: %s", q.name, c.Tag, run, credit, m.state())
+	if run.Count > credit || run.Count > uint64(len(q.ready)) {
+		m.t.Fatalf("%s: %s took %+v with credit for %d, %d are ready", q.name, c.Tag, run, credit, len(q.ready))
 	}
-	for i, msg := range list {
-		if run.Queue != msg.level.log || run.offset(uint64(i)) != msg.offset || run.Redelivered != msg.came {
+	if m.joined(c); run.Count > 1 && q.sharers() > 1 && len(q.ready) <= fairBelow*q.sharers() {
+		m.t.Fatalf("%s: %s took %d of %d at once, before others", q.name, c.Tag, run.Count, len(q.ready))
+	}
+	for i := range run.Count {
+		msg := q.pop(0)
+		if run.Queue != msg.level.log || run.First+i != msg.offset || run.Redelivered != msg.came {
 			m.t.Fatalf("%s: %s took %+v, number %d of it should be %+v: %s", q.name, c.Tag, run, i, *msg, m.state())
 		}
 		_, properties := m.c.record(msg.level.log, msg.offset)

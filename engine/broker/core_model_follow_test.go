@@ -10,8 +10,8 @@ import (
 
 // Numbers of keeperSteps that do what the model must follow.
 const (
-	stepExpire = 2
-	stepMove   = 3
+	stepExpire = 3
+	stepMove   = 4
 )
 
 // settle lets the keeper and the consumers do what there is to do.
@@ -146,9 +146,6 @@ func (m *coreModel) check() {
 		if c := q.base.Counts(); c.Ready != uint64(len(q.ready)) || c.Unacked != uint64(len(q.held)) || c.Consumers != len(q.consumers) {
 			m.t.Fatalf("at %d %s has %+v, want %d, %d, %d: %s", m.now, name, c, len(q.ready), len(q.held), len(q.consumers), m.state())
 		}
-		if len(q.deals.events) > 0 {
-			m.t.Fatalf("at %d of %s was dealt what nobody knows of: %+v", m.now, name, q.deals.events)
-		}
 		for _, msg := range slices.Concat(q.ready, q.held) {
 			if msg.gone || msg.level.isSettled(msg.offset) {
 				m.t.Fatalf("at %d %s has lost %+v: %s", m.now, name, *msg, m.state())
@@ -204,7 +201,7 @@ func (m *coreModel) state() string {
 			fmt.Fprintf(&text, "\n  ready %d: %d %s came %v count %d", msg.level.priority, msg.offset, msg.body, msg.came, msg.count)
 		}
 		for _, c := range q.consumers {
-			fmt.Fprintf(&text, "\n  %s: priority %d, prefetch %d, entered %v, passed over %v, room %d, share %d, turn %d, holds %d", c.Tag, c.Priority, c.prefetch, c.entered, c.out, c.room, len(c.share), c.turn, len(q.heldBy(c)))
+			fmt.Fprintf(&text, "\n  %s: priority %d, prefetch %d, entered %v, room %d, turn %d, holds %d", c.Tag, c.Priority, c.prefetch, c.entered, c.room, c.turn, len(q.heldBy(c)))
 		}
 	}
 	for name, list := range m.waiting {

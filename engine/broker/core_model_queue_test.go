@@ -179,7 +179,6 @@ func (q *coreQueue) pop(i int) *coreMessage {
 
 // tidy drops what is over the limits, unless a consumer can take it.
 func (m *coreModel) tidy(q *coreQueue) {
-	m.dealt(q)
 	if q.set.overflow != dropHead || q.servable() {
 		return
 	}

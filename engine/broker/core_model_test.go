@@ -114,7 +114,6 @@ type coreQueue struct {
 	holders   map[*coreMessage]*coreConsumer // nil: basic.get
 	consumers []*coreConsumer
 	active    *coreConsumer // if single
-	deals     dealModel     // its events only
 }
 
 // delayedMessage is a message in a delayed exchange.
@@ -136,7 +135,6 @@ type coreModel struct {
 	number  int
 	turns   int // that consumers have had or waited for
 	tags    int
-	taking  *coreConsumer // has fetched its share meanwhile
 
 	// safely: dead letters go at least once, and no queue refuses any. A letter
 	// that one of several queues refused goes to the others twice, which is tested
@@ -167,13 +165,9 @@ func (m *coreModel) chance(label string, n int) bool {
 func (m *coreModel) open() {
 	m.c = openClocked(m.t, m.disk, m.now)
 	m.c.broker.keeper.watched = m.follow
-	m.c.broker.watchDeals = func(log *Queue, step dealStep, run Run, c *Consumer) {
-		m.queues[log.Name].deals.watch(log, step, run, c)
-	}
 	for name, q := range m.queues {
 		q.base = m.c.vh.queues[name]
 		q.consumers, q.active = nil, nil
-		q.deals.forget()
 		for _, l := range q.levels {
 			l.log = q.base
 			if l.priority == 0 {

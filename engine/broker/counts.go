@@ -237,6 +237,17 @@ func (vh *VHost) countsLog(q *Queue) (*segstore.Log, error) {
 	return log, nil
 }
 
+// recordAgain records what the definitions say of q, when that has changed.
+func (vh *VHost) recordAgain(q *Queue) {
+	vh.mu.Lock()
+	defer vh.mu.Unlock()
+	q = q.base()
+	q.needSides().hadExpirations = true
+	if vh.queues[q.Name] == q {
+		vh.broker.record(queueRecord(recQueueDeclare, vh, q))
+	}
+}
+
 // readCounts opens the log of counts that the definitions name and reads it, at
 // the start. It waits for the disk.
 func (q *Queue) readCounts() error {

@@ -13,8 +13,7 @@
 //
 //	  - offsets below low, and those in the log's settled set, are done;
 //	  - offsets in "returned" were taken once and came back: they are ready again,
-//	    are served first in their original order, and carry the redelivered flag, but
-//	    for those in "unsent", which nobody was sent;
+//	    are served first in their original order, and carry the redelivered flag;
 //	  - other unsettled offsets below cursor are out with some consumer. Who has
 //	    them is known to the channel that took them, not to the queue;
 //	  - offsets from cursor on are ready, and none of them is settled, but for
@@ -25,10 +24,10 @@
 //  1. ready = returned.Len() + (next - cursor), where purging moves the cursor.
 //  2. Every offset is taken by at most one consumer at a time: Take moves it out
 //     of the ready set, only Requeue (once) or Settle (once) ends that.
-//  3. Consumers in a ring have credit and room. While there are ready messages
-//     and a non-empty ring, either its only member has been told (woken), or one
-//     of several has a share to fetch and was told of it (deal.go): no message
-//     waits beside idle consumers.
+//  3. Consumers in a ring have credit and room. The token (woken) is held by at
+//     most one of those of the highest priority; while there are ready messages
+//     and a non-empty ring, somebody holds it: no message waits beside an idle
+//     consumer.
 //  4. A queue's log id is never given out twice, so a queue declared again under
 //     an old name cannot see old messages.
 //  5. A queue that keeps messages for an exchange (history.go, delayed.go) is in no

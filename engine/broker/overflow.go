@@ -125,12 +125,11 @@ func (q *Queue) publishKept(b *segstore.Batch, now int64, external []BodyAt) (en
 	if !buried {
 		q.time(base)
 	}
-	var w wakes
-	q.grant(nil, &w)
+	wake := q.grantToken()
 	q.attend()
 	end, behind = q.end, q.behind(behindBytes, now)
 	q.mu.Unlock()
-	w.tell(nil)
+	tell(wake, nil)
 	return end, behind, err
 }
 

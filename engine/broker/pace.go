@@ -167,10 +167,3 @@ func (q *Queue) relieved(now int64) []Publisher {
 	q.pace.held = held[:rest]
 	return out
 }
-
-// relieve tells publishers, after unlocking, that they may go on.
-func relieve(held []Publisher) {
-	for _, p := range held {
-		p.Relieved()
-	}
-}

@@ -47,7 +47,7 @@ func (vh *VHost) PauseQueue(q *Queue, paused bool) (seq uint64, err error) {
 		vh.mu.Unlock()
 		return 0, vh.noQueue(q.Name)
 	}
-	changed, wake, relieved := q.setPaused(paused)
+	changed, wake := q.setPaused(paused)
 	if q.Durable && q.Owner == nil {
 		seq = vh.broker.pendingSeq()
 		if changed {
@@ -55,16 +55,18 @@ func (vh *VHost) PauseQueue(q *Queue, paused bool) (seq uint64, err error) {
 		}
 	}
 	vh.mu.Unlock()
-	wake.tell(relieved)
+	for _, c := range wake {
+		c.Owner.Wake()
+	}
 	return seq, nil
 }
 
 // setPaused returns whom to wake after unlocking.
-func (q *Queue) setPaused(paused bool) (changed bool, wake wakes, relieved []Publisher) {
+func (q *Queue) setPaused(paused bool) (changed bool, wake []*Consumer) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	if q.deleted || q.paused == paused {
-		return false, wake, nil
+		q.mu.Unlock()
+		return false, nil
 	}
 	q.paused = paused
 	switch {
@@ -72,23 +74,25 @@ func (q *Queue) setPaused(paused bool) (changed bool, wake wakes, relieved []Pub
 		for _, c := range q.consumers {
 			if c.inRing {
 				q.part(c)
-				q.unshare(c)
 			}
 		}
 		q.attend()
 	case q.stream != nil:
-		for _, c := range q.consumers {
-			wake.add(c)
-		}
+		wake = append(wake, q.consumers...)
 	default:
 		for _, c := range q.consumers {
 			if c.able && (!q.single || q.active == c) {
 				q.join(c)
 			}
 		}
-		q.grant(nil, &wake)
+		if next := q.grantToken(); next != nil {
+			wake = append(wake, next)
+		}
 	}
-	return true, wake, q.relieved(q.lastTaken())
+	relieved := q.relieved(q.lastTaken())
+	q.mu.Unlock()
+	tell(nil, relieved)
+	return true, wake
 }
 
 // Failure says why the queue is closed, nil if it is not.

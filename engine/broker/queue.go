@@ -7,12 +7,11 @@ import (
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
-// Run is a series of evenly spaced offsets taken from a queue.
+// Run is a series of consecutive offsets taken from a queue.
 type Run struct {
 	Queue       *Queue // that it goes back to: a level, if that of a priority queue
 	First       uint64
 	Count       uint64
-	Stride      uint64 // from one offset to the next; 0 or 1: they are consecutive
 	Redelivered bool
 	// Waited says how long the message that the queue timed has been in it, in
 	// microseconds; 0: it is not among these. See latency.go.
@@ -42,7 +41,6 @@ type Queue struct {
 	end      uint64 // the log's next offset
 	crashed  uint64 // offsets below were there when the broker last ended without a clean stop
 	returned rangeSet
-	unsent   *rangeSet // those of returned that nobody was sent; nil: none
 	unacked  uint64
 	pace     *pace           // nil: never used; see pace.go
 	external *externalBodies // nil: no record has an external body; see bodies.go
@@ -170,12 +168,11 @@ func (q *Queue) Publish(b *segstore.Batch, now int64, external ...BodyAt) (end u
 	default:
 		dropped = q.trim()
 	}
-	var w wakes
-	q.grant(nil, &w)
+	wake := q.grantToken()
 	end, behind = q.end, q.behind(behindBytes, now)
 	q.mu.Unlock()
 	q.RemoveBodies(dropped)
-	w.tell(nil)
+	tell(wake, nil)
 	return end, behind, nil
 }
 
@@ -188,7 +185,7 @@ func (q *Queue) Purge() uint64 {
 		relieved := l.relieved(l.lastTaken())
 		q.mu.Unlock()
 		l.RemoveBodies(ids)
-		relieve(relieved)
+		tell(nil, relieved)
 		n += ready
 	}
 	return n
@@ -202,7 +199,6 @@ func (q *Queue) purge() (n uint64, ids []uint64) {
 	for q.returned.Len() > 0 {
 		ids = append(ids, q.settle(q.returned.PopFront(takeMax))...)
 	}
-	q.unsent = nil
 	if e := q.upkeep; e != nil {
 		for e.holes.Len() > 0 { // dead letters, which stay
 			first, count := e.holes.PopFront(e.holes.Len())
@@ -252,14 +248,14 @@ func (q *Queue) markDeleted() (ready uint64, consumers []*Consumer) {
 		relieved = append(relieved, l.relieved(l.lastTaken())...)
 	})
 	q.mu.Unlock()
-	relieve(relieved)
+	tell(nil, relieved)
 	return ready, consumers
 }
 
 // clear is the end of a queue, or of a level; the caller holds mu.
 func (q *Queue) clear() {
 	q.deleted = true
-	q.returned, q.unsent = rangeSet{}, nil
+	q.returned = rangeSet{}
 	q.external = nil // their directory goes with the log's
 	q.cursor = q.end
 	if e := q.upkeep; e != nil {

@@ -8,7 +8,6 @@ import (
 // been delivered is flagged.
 func (m *queueModel) restart(t *rapid.T) {
 	m.e.t = t
-	cursor := m.q.cursor
 	m.e.close()
 	m.open(t)
 	if m.q.end > m.end {
@@ -20,8 +19,8 @@ func (m *queueModel) restart(t *rapid.T) {
 			continue
 		}
 		want++
-		if (o < m.q.cursor) != (o < cursor) || msg.came && o >= cursor {
-			t.Fatalf("offset %d: redelivered %v, want %v", o, o < m.q.cursor, o < cursor)
+		if (o < m.q.cursor) != (o < m.cursor) {
+			t.Fatalf("offset %d: redelivered %v, want %v", o, o < m.q.cursor, o < m.cursor)
 		}
 	}
 	if got := m.e.broker.Recovered().Messages; got != want {
@@ -67,7 +66,7 @@ func (m *queueModel) crash(t *rapid.T) {
 // adopt takes the queue's word after a restart for where the cursor is, and
 // checks that it will deliver exactly the messages that keep says.
 func (m *queueModel) adopt(t *rapid.T, keep func(o uint64) bool) {
-	m.end = m.q.end
+	m.cursor, m.end = m.q.cursor, m.q.end
 	for o, msg := range m.messages {
 		switch {
 		case o >= m.end && keep(o):
@@ -76,9 +75,10 @@ func (m *queueModel) adopt(t *rapid.T, keep func(o uint64) bool) {
 			delete(m.messages, o)
 		case !keep(o):
 			msg.place = settled
+		case o < m.cursor:
+			msg.place = returned
 		default:
-			msg.came = o < m.q.cursor
-			m.available(msg)
+			msg.place = ready
 		}
 		if o < m.end && keep(o) {
 			m.e.t = t
@@ -94,18 +94,18 @@ func (m *queueModel) adopt(t *rapid.T, keep func(o uint64) bool) {
 func (m *queueModel) check(t *rapid.T) {
 	q := m.q
 	wantReady := m.count(ready) + m.count(returned)
-	if c := q.Counts(); c.Ready != wantReady || c.Unacked != m.count(held)+m.count(dealt) {
+	if c := q.Counts(); c.Ready != wantReady || c.Unacked != m.count(held) {
 		t.Fatalf("counts %+v, want %d ready and %d unacked", c, wantReady, m.count(held))
 	}
-	if q.ready() != q.returned.Len()+(q.end-q.cursor) || q.end != m.end {
-		t.Fatalf("cursor %d, end %d; want %d (invariant 1)", q.cursor, q.end, m.end)
+	if q.ready() != q.returned.Len()+(q.end-q.cursor) || q.cursor != m.cursor || q.end != m.end {
+		t.Fatalf("cursor %d, end %d; want %d, %d (invariant 1)", q.cursor, q.end, m.cursor, m.end)
 	}
-	if q.ringLen != len(m.turns.turns) {
-		t.Fatalf("%d consumers in the ring, want %d", q.ringLen, len(m.turns.turns))
+	if q.ringLen != len(m.entered) {
+		t.Fatalf("%d consumers in the ring, want %d", q.ringLen, len(m.entered))
 	}
 	c := q.ring
-	for _, want := range m.turns.turns {
-		if c != want || !c.inRing || c.next.prev != c || c.prev.next != c {
+	for range q.ringLen {
+		if !m.entered[c] || !c.inRing || c.next.prev != c || c.prev.next != c {
 			t.Fatal("the ring is broken")
 		}
 		c = c.next
@@ -113,8 +113,13 @@ func (m *queueModel) check(t *rapid.T) {
 	if c != q.ring {
 		t.Fatal("the ring does not close")
 	}
-	if q.woken != nil && !m.turns.alone(q.woken) {
-		t.Fatal("the token is with a consumer that is not alone (invariant 3)")
+	if q.woken != nil && !m.entered[q.woken] {
+		t.Fatal("the token is with a consumer outside of the ring (invariant 3)")
 	}
-	m.turns.idle(t, q, int(wantReady))
+	if wantReady > 0 && q.ringLen > 0 && q.woken == nil {
+		t.Fatal("messages wait beside idle consumers (invariant 3)")
+	}
+	if q.woken != nil && !owner(q.woken).isTold() {
+		t.Fatal("the holder of the token was not told (invariant 3)")
+	}
 }

@@ -47,9 +47,8 @@ func (m *queueModel) seldom(t *rapid.T) {
 type place uint8
 
 const (
-	ready    place = iota // never sent
+	ready    place = iota // never taken
 	returned              // ready again
-	dealt                 // to a consumer, which has not fetched it
 	held                  // with some consumer
 	settled
 )
@@ -57,7 +56,6 @@ const (
 type modelMessage struct {
 	body  string
 	place place
-	came  bool // it was delivered before
 }
 
 // heldRun is a run that a consumer (or basic.get: nil) holds.
@@ -72,11 +70,11 @@ type queueModel struct {
 	q   *Queue
 
 	messages map[uint64]*modelMessage
+	cursor   uint64
 	end      uint64
 	held     []heldRun
 	all      []*Consumer
 	entered  map[*Consumer]bool
-	turns    dealModel
 	number   int // of the next body
 }
 
@@ -89,12 +87,10 @@ func (m *queueModel) open(t tb) {
 	}
 	if created {
 		m.e.durable(seq)
-		m.messages, m.end = map[uint64]*modelMessage{}, 0
+		m.messages, m.cursor, m.end = map[uint64]*modelMessage{}, 0, 0
 	}
 	m.q = q
 	m.held = nil
-	m.turns = dealModel{}
-	m.e.broker.watchDeals = m.turns.watch
 }
 
 func (m *queueModel) consumers() {
@@ -121,7 +117,6 @@ func (m *queueModel) publish(t *rapid.T) {
 		m.end++
 	}
 	m.e.publish(m.q, bodies...)
-	m.follow(t)
 }
 
 func (m *queueModel) enter(t *rapid.T) {
@@ -131,71 +126,49 @@ func (m *queueModel) enter(t *rapid.T) {
 			t.Fatal(err)
 		}
 	}
-	m.entered[c] = true
-	m.turns.enter(c)
 	if m.q.Enter(c) {
 		owner(c).setTold(true)
 	}
-	m.follow(t)
+	m.entered[c] = true
 }
 
 func (m *queueModel) leave(t *rapid.T) {
 	c := m.consumer(t)
 	owner(c).setTold(false)
-	m.turns.leave(c)
 	m.q.Leave(c)
 	delete(m.entered, c)
-	m.follow(t)
 }
 
 // detach leaves what the consumer holds with its channel, as basic.cancel does.
 func (m *queueModel) detach(t *rapid.T) {
 	c := m.consumer(t)
 	owner(c).setTold(false)
-	m.turns.leave(c)
 	m.q.Detach(c)
 	delete(m.entered, c)
-	m.follow(t)
-}
-
-// follow takes over who was dealt what.
-func (m *queueModel) follow(t tb) {
-	t.Helper()
-	m.turns.replay(t, func(offset uint64) bool {
-		head, ok := m.next()
-		if msg := m.messages[offset]; ok && head == offset {
-			msg.place = dealt
-			return true
-		}
-		return false
-	}, func(offset uint64) {
-		m.available(m.messages[offset])
-	})
-}
-
-// available makes a message one that can be taken.
-func (m *queueModel) available(msg *modelMessage) {
-	if msg.place = ready; msg.came {
-		msg.place = returned
-	}
 }
 
 // next is what a taker must get first.
-func (m *queueModel) next() (offset uint64, ok bool) {
+func (m *queueModel) next() (offset uint64, place place, ok bool) {
 	for _, o := range m.offsets() {
-		if p := m.messages[o].place; p == returned || p == ready {
-			return o, true
+		if m.messages[o].place == returned {
+			return o, returned, true
 		}
 	}
-	return 0, false
+	if m.cursor < m.end {
+		return m.cursor, ready, true
+	}
+	return 0, 0, false
 }
 
 func (m *queueModel) offsets() []uint64 { return slices.Sorted(maps.Keys(m.messages)) }
 
 func (m *queueModel) take(t *rapid.T) {
 	c := m.consumer(t)
+	if m.q.woken != nil && rapid.IntRange(0, 3).Draw(t, "in turn") > 0 {
+		c = m.q.woken
+	}
 	limit := rapid.Uint64Range(0, 20).Draw(t, "limit")
-	m.turns.takes(c, limit)
+	turn := m.entered[c] && limit > 0 && (m.q.woken == c || len(m.entered) == 1)
 	if limit > 0 {
 		owner(c).setTold(false)
 	}
@@ -203,45 +176,19 @@ func (m *queueModel) take(t *rapid.T) {
 	if more {
 		owner(c).setTold(true)
 	}
-	m.turns.taking = c
-	m.follow(t)
-	m.turns.taking = nil
-	_, some := m.next()
-	switch share := m.turns.shares[c]; {
-	case run.Count == 0 && (len(share) > 0 && limit > 0 && !more || some && limit > 0 && m.turns.alone(c)):
-		t.Fatalf("Take gave nothing; share %d, alone %v", share, m.turns.alone(c))
-	case run.Count == 0:
-	case len(share) > 0:
-		m.turns.took(t, c, run)
-		m.taken(t, run, limit, c)
-	default:
-		if !m.turns.alone(c) {
-			t.Fatalf("Take gave %+v out of turn", run)
-		}
-		m.first(t, run)
-		m.taken(t, run, limit, c)
-		m.turns.set(c, limit-run.Count)
+	if _, _, some := m.next(); (run.Count > 0) != (turn && some) {
+		t.Fatalf("Take gave %+v; its turn: %v, something ready: %v", run, turn, some)
 	}
-}
-
-// first checks that a run is what is next.
-func (m *queueModel) first(t *rapid.T, run Run) {
-	if first, _ := m.next(); run.First != first || run.Stride > 1 {
-		t.Fatalf("taken %+v, want offset %d first", run, first)
-	}
+	m.taken(t, run, limit, c)
 }
 
 func (m *queueModel) get(t *rapid.T) {
-	_, some := m.next()
+	_, _, some := m.next()
 	run, remaining := m.q.Get()
 	if (run.Count == 1) != some {
 		t.Fatalf("Get gave %+v; something ready: %v", run, some)
 	}
-	if some {
-		m.first(t, run)
-	}
 	m.taken(t, run, 1, nil)
-	m.follow(t)
 	if want := m.count(ready) + m.count(returned); remaining != want {
 		t.Fatalf("Get says %d remain, want %d", remaining, want)
 	}
@@ -254,24 +201,25 @@ func (m *queueModel) taken(t *rapid.T, run Run, limit uint64, c *Consumer) {
 	if run.Count == 0 {
 		return
 	}
-	m.every(run, func(o uint64) {
+	first, from, _ := m.next()
+	if run.First != first || run.Redelivered != (from == returned) {
+		t.Fatalf("taken %+v, want offset %d first, redelivered %v", run, first, from == returned)
+	}
+	for o := run.First; o < run.First+run.Count; o++ {
 		msg := m.messages[o]
-		if msg == nil || msg.place == held || msg.place == settled || run.Redelivered != msg.came {
+		if msg == nil || msg.place != from {
 			t.Fatalf("offset %d of %+v was not to be had: %+v", o, run, msg)
 		}
 		msg.place = held
-	})
+		if from == ready {
+			m.cursor = o + 1
+		}
+	}
 	m.e.t = t
 	if got, want := m.e.body(m.q, run.First), m.messages[run.First].body; got != want {
 		t.Fatalf("offset %d holds %q, want %q", run.First, got, want)
 	}
 	m.held = append(m.held, heldRun{run, c})
-}
-
-func (m *queueModel) every(run Run, f func(offset uint64)) {
-	for i := range run.Count {
-		f(run.offset(i))
-	}
 }
 
 // part cuts a part out of a held run and takes it off the model's list.
@@ -284,10 +232,11 @@ func (m *queueModel) part(t *rapid.T) (Run, bool) {
 	skip := rapid.Uint64Range(0, h.Count-1).Draw(t, "skip")
 	count := rapid.Uint64Range(1, h.Count-skip).Draw(t, "count")
 	m.held = slices.Delete(m.held, i, i+1)
-	part := h.part(skip, count)
+	part := h.Run
+	part.First, part.Count = h.First+skip, count
 	before, after := h, h
 	before.Count = skip
-	after.Run = h.part(skip+count, h.Count-skip-count)
+	after.First, after.Count = part.First+count, h.Count-skip-count
 	for _, rest := range []heldRun{before, after} {
 		if rest.Count > 0 {
 			m.held = append(m.held, rest)
@@ -297,12 +246,14 @@ func (m *queueModel) part(t *rapid.T) (Run, bool) {
 }
 
 func (m *queueModel) move(run Run, to place) {
-	m.every(run, func(o uint64) { m.messages[o].place = to })
+	for o := run.First; o < run.First+run.Count; o++ {
+		m.messages[o].place = to
+	}
 }
 
 func (m *queueModel) settle(t *rapid.T) {
 	if run, ok := m.part(t); ok {
-		m.q.SettleRun(run, 0)
+		m.q.Settle(run.First, run.Count)
 		m.move(run, settled)
 	}
 }
@@ -310,18 +261,23 @@ func (m *queueModel) settle(t *rapid.T) {
 func (m *queueModel) requeue(t *rapid.T) {
 	if run, ok := m.part(t); ok {
 		m.q.Requeue(run)
-		m.every(run, func(o uint64) { m.messages[o].came = true })
 		m.move(run, returned)
-		m.follow(t)
 	}
 }
 
 // giveBack returns what was never sent.
 func (m *queueModel) giveBack(t *rapid.T) {
-	if run, ok := m.part(t); ok {
-		m.q.Return(run) // of which follow hears
-		m.follow(t)
+	run, ok := m.part(t)
+	if !ok {
+		return
 	}
+	m.q.Return(run)
+	if !run.Redelivered && run.First+run.Count == m.cursor {
+		m.move(run, ready)
+		m.cursor = run.First
+		return
+	}
+	m.move(run, returned)
 }
 
 func (m *queueModel) count(p place) (n uint64) {
@@ -343,6 +299,7 @@ func (m *queueModel) purge(t *rapid.T) {
 			msg.place = settled
 		}
 	}
+	m.cursor = m.end
 }
 
 func (m *queueModel) delete(t *rapid.T) {
@@ -387,7 +344,6 @@ func (m *queueModel) delete(t *rapid.T) {
 	m.e.t = t
 	m.e.durable(seq)
 	m.q, m.held = q, nil
-	m.messages, m.end = map[uint64]*modelMessage{}, 0
+	m.messages, m.cursor, m.end = map[uint64]*modelMessage{}, 0, 0
 	m.consumers()
-	m.turns.forget()
 }

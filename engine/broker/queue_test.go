@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,10 +23,9 @@ func attach(t tb, q *Queue, tag string) *Consumer {
 	return c
 }
 
-// TestQueue_RoundRobin: message i of a queue goes to consumer i mod k, whatever the
-// sizes of batches, however many are ready, and whoever comes first to take; the
-// number of takes does not grow with that of messages.
-func TestQueue_RoundRobin(t *testing.T) {
+// TestQueue_RoundRobin_FewMessages: with few messages ready two consumers get
+// them strictly in turns, whatever the sizes of the batches.
+func TestQueue_RoundRobin_FewMessages(t *testing.T) {
 	t.Parallel()
 	e := openDir(t, t.TempDir())
 	defer e.close()
@@ -34,47 +34,63 @@ func TestQueue_RoundRobin(t *testing.T) {
 		e.t = rt
 		names++
 		q := e.queue(QueueDeclare{Name: fmt.Sprint("turns ", names)}, nil)
-		k := uint64(rapid.IntRange(2, 9).Draw(rt, "consumers"))
-		var all []*Consumer
-		for i := range k {
-			all = append(all, attach(rt, q, fmt.Sprint("c", i)))
-			if run, _ := q.Take(all[i], takeMax, 0); run.Count > 0 {
-				rt.Fatal("something was there")
+		two := []*Consumer{attach(rt, q, "a"), attach(rt, q, "b")}
+		turn, next := 0, uint64(0)
+		for range rapid.IntRange(1, 6).Draw(rt, "rounds") {
+			for range rapid.IntRange(1, 2*fairBelow).Draw(rt, "batch") {
+				e.publish(q, "m")
 			}
-		}
-		got := make([]uint64, k) // the offset that each gets next
-		for i := range k {
-			got[i] = i
-		}
-		published, takes, rounds := uint64(0), 0, rapid.IntRange(1, 4).Draw(rt, "rounds")
-		for range rounds {
-			n := rapid.SampledFrom([]int{1, 2, 3, 7, 50, 3000}).Draw(rt, "batch")
-			e.publish(q, make([]string, n)...)
-			published += uint64(n)
-			for left := 1; left > 0; {
-				left = 0
-				for _, i := range rapid.Permutation([]uint64{0, 1, 2, 3, 4, 5, 6, 7, 8}).Draw(rt, "who") {
-					if i >= k || !owner(all[i]).isTold() {
-						continue
-					}
-					owner(all[i]).setTold(false)
-					run, more := q.Take(all[i], takeMax, 0)
-					owner(all[i]).setTold(more)
-					if takes++; run.Count == 0 || run.offset(0) != got[i] || run.Count > 1 && run.Stride != k {
-						rt.Fatalf("%s took %+v, want offset %d and every %d. one after it", all[i].Tag, run, got[i], k)
-					}
-					got[i] = run.offset(run.Count-1) + k
-					left++
+			for q.Counts().Ready > 0 {
+				c, other := two[turn], two[1-turn]
+				if !owner(c).isTold() {
+					rt.Fatalf("offset %d: consumer %s was not told", next, c.Tag)
 				}
+				if run, _ := q.Take(other, 100, 0); run.Count > 0 {
+					rt.Fatalf("offset %d: consumer %s took out of turn", next, other.Tag)
+				}
+				owner(c).setTold(false)
+				run, more := q.Take(c, 100, 0)
+				if run.First != next || run.Count != 1 || more {
+					rt.Fatalf("consumer %s took %+v (more: %v), want offset %d alone", c.Tag, run, more, next)
+				}
+				next++
+				turn = 1 - turn
 			}
-		}
-		if c := q.Counts(); c.Ready > 0 || c.Unacked != published || takes > rounds*int(k)*(2+3000/shareMax) {
-			rt.Fatalf("%+v after %d messages and %d takes", c, published, takes)
 		}
 		if _, _, err := e.vh.DeleteQueue([]byte(q.Name), false, false, nil); err != nil {
 			rt.Fatal(err)
 		}
 	})
+}
+
+// TestQueue_RoundRobin_Backlog: a backlog is shared in runs, not message by
+// message; nobody gets two runs in a row, and at no time has one who can take got
+// many more than another.
+func TestQueue_RoundRobin_Backlog(t *testing.T) {
+	t.Parallel()
+	e := openDir(t, t.TempDir())
+	defer e.close()
+	for _, backlog := range []int{60, 200, 5000} {
+		q := e.queue(QueueDeclare{Name: fmt.Sprint("backlog", backlog)}, nil)
+		e.publish(q, make([]string, backlog)...)
+		consumers := []*Consumer{attach(t, q, "a"), attach(t, q, "b"), attach(t, q, "c")}
+		var got [3]uint64
+		takes := 0
+		for turn := 0; q.Counts().Ready > 0; turn = (turn + 1) % len(consumers) {
+			run, more := q.Take(consumers[turn], takeMax, 0)
+			if run.Count == 0 || run.Count > takeShareMax || more {
+				t.Fatalf("consumer %d took %+v (more: %v)", turn, run, more)
+			}
+			got[turn] += run.Count
+			takes++
+			if slices.Max(got[:])-slices.Min(got[:]) > min(takeShareMax, uint64(backlog)/12) {
+				t.Fatalf("of %d the consumers have got %v", backlog, got)
+			}
+		}
+		if takes > 120+backlog/takeShareMax {
+			t.Errorf("%d takes for %d messages", takes, backlog)
+		}
+	}
 }
 
 func TestQueue_LoneConsumerTakesWithoutToken(t *testing.T) {

@@ -201,18 +201,17 @@ func (k *keeper) finishRelease(q *Queue, l *letter, taken []schedule.Entry, refs
 	if l != nil && m.builder.Count() > 0 {
 		targets = l.targets
 	}
-	first := false
 	for _, target := range targets {
 		if err := target.log.Err(); err != nil && !errors.Is(err, segstore.ErrDeleted) {
 			k.heldUp(q, target, err, now)
 			return m.retryAt
 		}
 		if l.expiring {
-			first = target.ExpectExpirations() || first
+			target.ExpectExpirations()
 		}
 	}
 	var tx *segstore.Tx
-	if q.Durable || first {
+	if q.Durable {
 		tx = k.broker.store.Begin()
 	}
 	done := true

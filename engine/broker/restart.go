@@ -145,11 +145,10 @@ func (q *Queue) resume(opened []*segstore.Log) {
 		}
 		q.VHost.broker.keeper.arm(q, 0)
 	}
-	var w wakes
-	q.grant(nil, &w)
+	wake := q.grantToken()
 	q.attend()
 	q.mu.Unlock()
-	w.tell(nil)
+	tell(wake, nil)
 }
 
 // rewrite has all counts written again, at the end of their log.

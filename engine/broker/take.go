@@ -5,6 +5,16 @@ import "github.com/basaltmq/basaltmq/engine/stats"
 // This file is how messages leave the ready ones and come back: to consumers and
 // basic.get, settled, or returned.
 
+// tell does, after unlocking, what was decided under the lock.
+func tell(wake *Consumer, relieved []Publisher) {
+	if wake != nil {
+		wake.Owner.Wake()
+	}
+	for _, p := range relieved {
+		p.Relieved()
+	}
+}
+
 func (q *Queue) ready() uint64 {
 	n := q.returned.Len() + q.end - q.cursor
 	if q.upkeep != nil {
@@ -16,64 +26,39 @@ func (q *Queue) ready() uint64 {
 	return n
 }
 
-// Take gives c ready messages, up to limit: its share where several consumers take
-// turns (deal.go), else consecutive ones. The count is 0 when there is nothing for
-// it now: it stays in the ring and will be woken. more says that c may Take again
-// at once. now is in Unix milliseconds.
+// Take gives c up to limit consecutive ready offsets, if it is c's turn. The
+// count is 0 when there is nothing for it now: it stays in the ring and will
+// be woken. more says that c may Take again at once. now is in Unix
+// milliseconds.
 func (q *Queue) Take(c *Consumer, limit uint64, now int64) (run Run, more bool) {
 	q.mu.Lock()
 	q.heed(c)
-	if q.deleted {
-		q.mu.Unlock()
-		return Run{}, false
-	}
-	c.blocked = false
-	if c.expelled {
-		q.readmit(c)
-	}
-	if q.ringLen > 1 || c.share.Count > 0 {
-		return q.takeShare(c, limit, now)
-	}
 	c.room = limit
-	if limit == 0 || !q.alone(c) {
+	if q.deleted || !c.inRing || limit == 0 || q.woken != c && (q.ringLen > 1 || c.Priority != q.ring.Priority) {
 		q.mu.Unlock()
 		return Run{}, false
 	}
-	run, relieved := q.takeAlone(c, limit, now)
-	more = q.grantToken() != nil
-	q.mu.Unlock()
-	relieve(relieved)
-	return run, more
-}
-
-// alone says that c is the only one that can take, of its priority and above.
-func (q *Queue) alone(c *Consumer) bool { return q.ringLen == 1 && q.ring == c }
-
-// takeAlone is Take for such a consumer; the caller holds mu, and passes the token
-// on.
-func (q *Queue) takeAlone(c *Consumer, limit uint64, now int64) (run Run, relieved []Publisher) {
-	q.woken = nil
 	from := q.top()
-	run = from.take(min(limit, q.quantum()))
-	c.room = limit - run.Count
+	run = from.take(min(limit, q.quantum(q.total())))
+	c.room -= run.Count
 	from.clock(&run)
-	return run, from.took(run.Count, now)
-}
-
-// took notes that messages were taken, and returns who may publish again.
-func (q *Queue) took(count uint64, now int64) []Publisher {
-	q.needPace().took(count, now)
-	return q.relieved(now)
+	from.needPace().took(run.Count, now)
+	q.ring = c.next
+	q.woken = nil
+	wake, relieved := q.grantToken(), from.relieved(now)
+	q.mu.Unlock()
+	if wake == c {
+		wake, more = nil, true
+	}
+	tell(wake, relieved)
+	return run, more
 }
 
 func (q *Queue) take(limit uint64) Run {
 	run := Run{Queue: q}
 	if q.returned.Len() > 0 {
-		run.Redelivered = true
-		if q.unsent != nil {
-			limit, run.Redelivered = q.takeUnsent(limit)
-		}
 		run.First, run.Count = q.returned.PopFront(limit)
+		run.Redelivered = true
 	} else if n := q.fresh(limit); n > 0 {
 		run.First, run.Count = q.cursor, n
 		q.cursor += n
@@ -84,24 +69,6 @@ func (q *Queue) take(limit uint64) Run {
 		q.upkeep.left(run.First, run.Count)
 	}
 	return run
-}
-
-// takeUnsent bounds a take from returned: only some of it was delivered before.
-func (q *Queue) takeUnsent(limit uint64) (bounded uint64, redelivered bool) {
-	head, first := q.returned.spans[0], q.unsent.spans[0]
-	if redelivered = first.first > head.first; redelivered {
-		return min(limit, first.first-head.first), true
-	}
-	_, bounded = q.unsent.PopFront(min(limit, head.end-head.first))
-	if q.unsent.Len() == 0 {
-		q.unsent = nil
-	}
-	return bounded, false
-}
-
-// headReturned says whether what is at the head has been delivered before.
-func (q *Queue) headReturned() bool {
-	return q.returned.Len() > 0 && (q.unsent == nil || q.unsent.spans[0].first > q.returned.spans[0].first)
 }
 
 // fresh is how many may be taken from the cursor on, at most limit.
@@ -132,59 +99,63 @@ func (q *Queue) pull(limit uint64, operator bool) (run Run, remaining uint64) {
 	return run, q.total()
 }
 
-// Settle ends the delivery of consecutive offsets that were taken.
-func (q *Queue) Settle(first, count uint64) { q.SettleRun(Run{First: first, Count: count}, 0) }
+// Settle ends the delivery of taken offsets: acked, dropped, or sent without
+// the need of an ack.
+func (q *Queue) Settle(first, count uint64) { q.Acked(first, count, 0) }
 
-// SettleRun ends the delivery of taken messages: acked, dropped, or sent without
-// the need of an ack. So many of them were acknowledged.
-func (q *Queue) SettleRun(run Run, acked uint64) {
-	if ids := q.SettleKeeping(run, acked); ids != nil {
+// Acked is Settle for offsets of which so many were acknowledged.
+func (q *Queue) Acked(first, count, acked uint64) {
+	if ids := q.SettleKeeping(first, count, acked); ids != nil {
 		q.RemoveBodies(ids)
 	}
 }
 
-// SettleKeeping is SettleRun, but leaves the external bodies of the messages for
+// SettleKeeping is Acked, but leaves the external bodies of the messages for
 // the caller to remove (RemoveBodies): a transaction that acknowledges them may
 // still be undone by a crash.
-func (q *Queue) SettleKeeping(run Run, acked uint64) (ids []uint64) {
+func (q *Queue) SettleKeeping(first, count, acked uint64) (ids []uint64) {
 	q.mu.Lock()
 	if acked > 0 {
 		q.counted().Counts[stats.Ack] += acked
 	}
-	q.unacked -= run.Count
+	q.unacked -= count
 	deleted := q.deleted
 	if q.upkeep != nil && !deleted {
-		run.Each(func(first, count uint64) { q.upkeep.settled(q, first, count) })
+		q.upkeep.settled(q, first, count)
 	}
 	if q.external != nil && !deleted {
-		run.Each(func(first, count uint64) { ids = append(ids, q.settle(first, count)...) })
+		ids = q.settle(first, count)
 		q.mu.Unlock()
 		return ids
 	}
 	q.mu.Unlock()
-	switch {
-	case deleted:
-	case run.Stride > 1:
-		q.log.SettleEvery(run.First, run.Stride, run.Count)
-	default:
-		q.log.Settle(run.First, run.Count)
+	if !deleted {
+		q.log.Settle(first, count)
 	}
 	return nil
 }
 
-// Return gives back what was taken but never sent: it is ready as before.
+// Return gives back what was taken but never sent. If nothing after it has been
+// taken it becomes ready as before, else it counts as redelivered.
 func (q *Queue) Return(run Run) {
-	var w wakes
 	q.mu.Lock()
-	if q.deleted {
+	if !q.deleted && !run.Redelivered && run.First+run.Count == q.cursor {
+		q.cursor = run.First
+		q.log.SetCursor(q.cursor)
 		q.unacked -= run.Count
-	} else {
-		q.unsend(run)
-		q.grant(nil, &w)
+		if q.upkeep != nil {
+			q.upkeep.entered(run.First, run.Count)
+		}
+		wake := q.grantToken()
 		q.attend()
+		q.mu.Unlock()
+		if wake != nil {
+			wake.Owner.Wake()
+		}
+		return
 	}
 	q.mu.Unlock()
-	w.tell(nil)
+	q.requeue(false, run)
 }
 
 // Requeue returns delivered offsets to their original positions, all at once,
@@ -192,28 +163,29 @@ func (q *Queue) Return(run Run) {
 func (q *Queue) Requeue(runs ...Run) { q.requeue(true, runs...) }
 
 func (q *Queue) requeue(delivered bool, runs ...Run) {
-	var w wakes
 	q.mu.Lock()
 	e := q.upkeep
 	for _, r := range runs {
 		q.unacked -= r.Count
-		r.Each(func(first, count uint64) {
-			switch {
-			case q.deleted:
-			case e != nil && delivered && e.set.deliveryLimit != unlimited:
-				q.comeBack(first, count)
-			default:
-				q.returned.Add(first, count)
-				if e != nil {
-					e.entered(first, count)
-				}
+		switch {
+		case q.deleted:
+		case e != nil && delivered && e.set.deliveryLimit != unlimited:
+			q.comeBack(r.First, r.Count)
+		default:
+			q.returned.Add(r.First, r.Count)
+			if e != nil {
+				e.entered(r.First, r.Count)
 			}
-		})
+		}
 	}
-	if !q.deleted {
-		q.grant(nil, &w)
-		q.attend()
+	if q.deleted {
+		q.mu.Unlock()
+		return
 	}
+	wake := q.grantToken()
+	q.attend()
 	q.mu.Unlock()
-	w.tell(nil)
+	if wake != nil {
+		wake.Owner.Wake()
+	}
 }
