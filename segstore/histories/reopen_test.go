@@ -68,7 +68,7 @@ func (w *world) reopen(rng *rand.Rand) {
 	if rng.IntN(5) > 0 {
 		w.heal()
 	}
-	all := true
+	all := !w.wasStarved // what waits for space may have failed in part, and nobody knows yet
 	for _, l := range w.logs {
 		if l.log == nil || w.crashed() {
 			all = false
