@@ -25,6 +25,7 @@ type Record struct {
 	Settled  bool // by the user, or found settled after a stop
 	Lost     bool // found settled after a stop though nobody had settled it
 	Damaged  bool // a bit flipped in its batch: it may be gone, not different
+	unsure   bool // settled, and so it was found after a stop that may have cost the record itself
 	survives Loss // the worst stop that the record must survive while unsettled
 	acked    Loss // the worst stop that its settlement must survive
 }

@@ -116,6 +116,30 @@ func TestTransactions_ComeApart(t *testing.T) {
 	}
 }
 
+// TestTransactions_OneLogStaysClosed: a record that is settled after a stop that may
+// have cost it proves nothing, not after a later stop either.
+func TestTransactions_OneLogStaysClosed(t *testing.T) {
+	for durable, broken := range map[uint64]string{0: "", 2: "promise 10"} {
+		a, b := NewLogModel(1, false), NewLogModel(2, false)
+		a.Append(records(1, 2))
+		check(t, a.ObserveDurable(durable, LossPower), "")
+		var x Transactions
+		a.Settle(1, 1)
+		b.Append(records(3))
+		x.Add(1, []Piece{{2, 0, 3}}, []Piece{{1, 1, 2}})
+		a.Stop(LossKill)
+		b.Stop(LossKill)
+		x.Stop()
+		check(t, a.Adopt(found("us"), false), "")
+		check(t, x.Adopted(func(id uint64) *LogModel { return map[uint64]*LogModel{1: a}[id] }), "")
+		a.Stop(LossNone)
+		x.Stop()
+		check(t, a.Adopt(found("us"), false), "")
+		check(t, b.Adopt(found(""), false), "")
+		check(t, x.Adopted(func(id uint64) *LogModel { return map[uint64]*LogModel{1: a, 2: b}[id] }), broken)
+	}
+}
+
 // TestMetaModel_Adopt: in order, without gaps, nothing durable missing.
 func TestMetaModel_Adopt(t *testing.T) {
 	for _, c := range []struct {

@@ -107,7 +107,11 @@ func (m *LogModel) noteOutcome(o uint64, f Found) {
 	case r.Damaged:
 	case !r.Settled && !unsettled:
 		m.vanished[r.Serial] = true
-	case r.Settled && o < f.Next && !unsettled && r.survives >= m.loss:
+	case unsettled:
+		r.unsure = false
+	case r.Settled && o < f.Next && r.survives < m.loss:
+		r.unsure = true // from now on, whatever stops come
+	case r.Settled && o < f.Next && !r.unsure:
 		// The record itself must be there, so it is its settlement that hides it.
 		m.stayedSettled[r.Serial] = true
 	}
