@@ -70,7 +70,8 @@
 // # What a stop can leave, and what Open makes of it
 //
 //  1. A bad group at the end of a file, perhaps with sound ones behind it that
-//     were not synced either: the end. The next session overwrites it.
+//     were not synced either: the end. The next session overwrites it; its header
+//     is erased before, so that it stays bad when that is cut short.
 //  2. A bad group, and a later one of the same generation that says it had been
 //     synced: damage. It is reported, the bytes are copied aside, and what comes
 //     after it counts.

@@ -21,6 +21,8 @@ type fileScan struct {
 	hint       uint64 // identity that a group should have: that of the other file, or of the header at position 0
 	sequence   uint64 // of the last sound group
 	seen       uint64 // the highest of all headers, whatever the groups are worth
+	tornFirst  uint64 // generation in the header at position 0, if the group there is not sound
+	tornLast   uint64 // and in the header at end
 	good       []span // runs of sound groups
 	end        int64  // after the last of them
 	synced     int64  // all below was on stable storage when the last one was written
@@ -146,11 +148,19 @@ func (r *reader) scan(hint uint64) (fileScan, error) {
 		if err != nil && !isBad(err) {
 			return s, err // a failed read, or a newer version
 		}
+		torn := uint64(0)
+		if g.Identity == cmp.Or(s.identity, s.hint) {
+			torn = g.Generation
+		}
+		if pos == 0 {
+			s.tornFirst = torn
+		}
 		next, err := r.resume(&s, pos)
 		if err != nil {
 			return s, err
 		}
 		if next < 0 {
+			s.tornLast = torn
 			break
 		}
 		s.damaged = append(s.damaged, span{pos, next})

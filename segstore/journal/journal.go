@@ -228,7 +228,8 @@ func (j *Journal) copyAside(f *file, d span) (name string, err error) {
 // Refresh writes the groups of the current file that may never have been synced
 // once more, as they are. If the sync of the previous life failed, the kernel
 // shows them but takes them for written, and would not write them at the next
-// sync.
+// sync. And it sees to it that torn groups stay torn. The owner syncs the current
+// file before it goes on.
 func (j *Journal) Refresh() error {
 	f := &j.files[j.current]
 	if f.open == nil {
@@ -246,7 +247,29 @@ func (j *Journal) Refresh() error {
 		}
 		pos += int64(len(w))
 	}
-	return nil
+	return j.erase()
+}
+
+// erase makes the headers of groups unreadable that a power cut tore where this
+// session's groups, or those of the next generation, will begin: if equal bytes of
+// these arrived where those had not, and their own header did not, the torn group
+// would be sound again. The current file is synced before anything is written to
+// it, as the caller of Refresh does; the other one here.
+func (j *Journal) erase() error {
+	now, other := &j.files[j.current], &j.files[1-j.current]
+	var zeros [GroupHeaderBytes]byte
+	if now.scan.tornLast == j.generation {
+		if err := disk.Run(j.o.Disk, &disk.Op{Kind: disk.Write, File: now.open, Pos: now.scan.end, Buf: zeros[:]}); err != nil {
+			return err
+		}
+	}
+	if other.scan.tornFirst <= j.generation {
+		return nil
+	}
+	if err := disk.Run(j.o.Disk, &disk.Op{Kind: disk.Write, File: other.open, Buf: zeros[:]}); err != nil {
+		return err
+	}
+	return disk.Run(j.o.Disk, &disk.Op{Kind: disk.Sync, File: other.open})
 }
 
 // Close closes the files; what was not synced stays so.
