@@ -114,6 +114,11 @@ func TestPolicy_ConcurrentlyInUse(t *testing.T) {
 	for w := range 3 {
 		_, _ = e.broker.ClearPolicy("/", fmt.Sprint("p", w)) // those that are left
 	}
+	for _, q := range queues[1:] {
+		for i := range 4 { // a limit of deliveries may have left fewer
+			e.publish(q, fmt.Sprint("late ", i))
+		}
+	}
 	e.policy("last", "", `{"max-length":3}`)
 	for _, q := range queues[1:] {
 		e.await("the last limit holds", func() bool { return q.Counts().Ready == 3 })
