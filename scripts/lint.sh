@@ -14,6 +14,13 @@ if git grep -lE '^basaltmq-signing-key [0-9]' >&2; then
 	exit 1
 fi
 git ls-files '*.sh' .ci/run | while read -r script; do bash -n "$script"; done
+# The clients' modules name what the broker's needs, too.
+for module in $(git ls-files 'scripts/*/go.mod' 'scripts/**/go.mod' | sort -u); do
+	(cd "$(dirname "$module")" && go list -mod=readonly -test -deps ./... >/dev/null) || {
+		echo "$module: run go mod tidy there"
+		exit 1
+	}
+done
 go vet ./...
 go vet -tags uring ./...
 go tool staticcheck ./...

@@ -21,9 +21,10 @@ quietly() {
   fi
 }
 
+# -I: else a directory beside this script passes for the module of its name.
 packages=()
-/usr/bin/python3 -c 'import pika' 2>/dev/null || packages+=(python3-pika)
-/usr/bin/python3 -c 'import celery, kombu' 2>/dev/null || packages+=(python3-celery python3-kombu)
+/usr/bin/python3 -I -c 'import pika' 2>/dev/null || packages+=(python3-pika)
+/usr/bin/python3 -I -c 'import celery, kombu' 2>/dev/null || packages+=(python3-celery python3-kombu)
 /usr/bin/ruby -e 'require "bunny"' 2>/dev/null || packages+=(ruby ruby-bunny)
 /usr/bin/php -r 'require "PhpAmqpLib/autoload.php";' >/dev/null 2>&1 || packages+=(php-cli php-amqplib)
 [[ -e /usr/share/java/amqp-client.jar ]] || packages+=(librabbitmq-client-java)
