@@ -2,13 +2,13 @@ package engine_test
 
 import (
 	"os"
-	"runtime"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/basaltmq/basaltmq/engine"
+	"github.com/basaltmq/basaltmq/engine/amqptest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,14 +35,15 @@ func start(t testing.TB, change ...func(*engine.Config)) *engine.Engine {
 	return e
 }
 
-// eventually waits until condition holds.
+// eventually waits until condition holds. What it waits for is done by other
+// threads, perhaps on a single core: it leaves them the processor.
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(amqptest.Patience)
 	for !condition() {
 		if time.Now().After(deadline) {
 			t.Fatalf("does not come true: %s", what)
 		}
-		runtime.Gosched()
+		<-time.After(time.Millisecond)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // Patience is how long a read waits before it is an error. It is a bound for
 // broken brokers, not an expectation: tests must not depend on it.
-const Patience = 20 * time.Second
+const Patience = time.Minute
 
 // Event is one answer: a method, a method with its content, or a heartbeat.
 type Event struct {
