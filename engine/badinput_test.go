@@ -108,10 +108,11 @@ func TestBadInput_MutatedSessions(t *testing.T) {
 	}
 
 	// What damaged declares have left behind goes; then all memory is back.
+	eventually(t, "all sessions have ended", func() bool { return e.Connections() == 0 })
 	c := open(t, e)
 	for _, q := range e.Broker().VHost("/").Queues() {
 		if q.Exclusive() {
-			continue // of a connection whose end has not been seen yet
+			continue // goes with its connection
 		}
 		amqptest.Ask[*amqp.QueueDeleteOk](c, 1, &amqp.QueueDelete{Queue: []byte(q.Name)})
 	}

@@ -119,6 +119,7 @@ func TestLarge_Requeue(t *testing.T) {
 	}
 	c.Abort()
 	c = open(t, e)
+	eventually(t, "what was got is ready again", func() bool { return ready(c, "q") == 2 })
 	c.Subscribe(1, "q", "t", 0)
 	tag = wantLarge(t, c, 1, true)
 	c.Method(1, &amqp.BasicReject{DeliveryTag: tag})

@@ -106,13 +106,12 @@ func TestQueueArguments_Conservation(t *testing.T) {
 		}
 		return count() == publishers*each
 	})
+	q := e.Broker().VHost("/").FindQueue("q")
+	eventually(t, "no message is left", func() bool { n := q.Counts(); return n.Ready == 0 && n.Unacked == 0 })
 	for _, c := range consumers {
 		c.Abort()
 	}
 	group.Wait()
-	if n := ready(c, "q"); n != 0 {
-		t.Errorf("%d messages are left", n)
-	}
 	if got := drain(c, "dead"); len(got) > 0 {
 		t.Errorf("%d letters too many: %q", len(got), got)
 	}

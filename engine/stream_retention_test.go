@@ -33,11 +33,12 @@ func TestStream_LargeBodiesAndRetention(t *testing.T) {
 		return files < 10 && uint32(files) == ready(c, "s")
 	})
 	// The reader jumps to what is left.
+	before := int(ready(c, "s"))
 	reader.Ack(1, 1, 0)
 	got := reader.Read()
-	left := int(ready(c, "s"))
-	if n := int(offsetOf(t, got)); n != 20-left || string(got.Body) != largeBody(n) {
-		t.Fatalf("offset %d with %d left", n, left)
+	after := int(ready(c, "s")) // retention may go on meanwhile
+	if n := int(offsetOf(t, got)); n < 20-before || n > 20-after || string(got.Body) != largeBody(n) {
+		t.Fatalf("offset %d with %d, then %d left", n, before, after)
 	}
 }
 
@@ -57,10 +58,13 @@ func TestStream_RetentionBySize(t *testing.T) {
 	}
 	d := open(t, e)
 	eventually(t, "retention", func() bool { n := ready(d, "s"); return n > 50 && n < 300 })
-	n := ready(d, "s")
-	subscribeStream(d, 1, "s", "", 5, "x-stream-offset", int64(0)) // clamped
-	if got := d.Read(); offsetOf(t, got) != int64(2000-n) {
-		t.Fatalf("first offset %d, %d messages", offsetOf(t, got), n)
+	before := int64(ready(d, "s"))
+	d.OpenChannel(2)
+	subscribeStream(d, 2, "s", "", 1, "x-stream-offset", int64(0)) // clamped
+	first := offsetOf(t, d.Read())
+	after := int64(ready(d, "s")) // retention may go on meanwhile
+	if first < 2000-before || first > 2000-after {
+		t.Fatalf("first offset %d, %d messages before, %d after", first, before, after)
 	}
 }
 
