@@ -43,8 +43,13 @@ func TestHalfOpen(t *testing.T) {
 		sockets = int(limit.Cur) - spare
 		t.Logf("only %d sockets instead of %d: a process may have %d open files here", sockets, want, limit.Cur)
 	}
-	e := start(t, func(c *engine.Config) { c.Tuning.HandshakeTimeout = 3 * time.Second })
+	var config engine.Config
+	e := start(t, func(c *engine.Config) { config = *c })
 	healthy := open(t, e)
+	config.Tuning.HandshakeTimeout = 3 * time.Second
+	if err := e.Reload(config); err != nil {
+		t.Fatal(err)
+	}
 	healthy.Declare("q", 0)
 	healthy.Subscribe(1, "q", "t", amqptest.NoAck)
 	number, most := 0, 0
