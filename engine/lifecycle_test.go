@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -88,7 +89,8 @@ func TestLifecycle_CancelNotification(t *testing.T) {
 func TestLifecycle_Stop(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	e, err := engine.Start(engine.Config{DataDir: dir, Loops: 2})
+	own := netip.MustParseAddr("127.0.99.4") // where nobody else takes the port afterwards
+	e, err := engine.Start(engine.Config{DataDir: dir, Loops: 2, Bind: own})
 	if err != nil {
 		t.Fatal(err)
 	}

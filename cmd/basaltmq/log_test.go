@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,7 +18,7 @@ func TestLogFile(t *testing.T) {
 	p := launch(t, "-D", filepath.Join(dir, "data"), "-p", "0", "--loops", "1", "BASALTMQ_LOG_FILE="+path, "BASALTMQ_LOG_FORMAT=json")
 	has := func(file, text string) {
 		t.Helper()
-		deadline := time.Now().Add(20 * time.Second)
+		deadline := time.Now().Add(patience)
 		for {
 			content, _ := os.ReadFile(file)
 			if strings.Contains(string(content), text) {
@@ -28,7 +27,7 @@ func TestLogFile(t *testing.T) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s does not have %s:\n%s", file, text, content)
 			}
-			runtime.Gosched()
+			<-time.After(5 * time.Millisecond)
 		}
 	}
 	has(path, `"msg":"BasaltMQ is ready"`)

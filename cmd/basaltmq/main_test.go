@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -183,14 +182,14 @@ func TestStart_Line(t *testing.T) {
 func TestStart_LogLevel(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	const own = "127.0.99.1" // where nobody else takes a port
+	l, err := net.Listen("tcp", own+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
+	addr, port := l.Addr().String(), l.Addr().(*net.TCPAddr).Port
 	l.Close() // free for the broker, which will not say when it is ready
-	addr := fmt.Sprint("127.0.0.1:", port)
-	p := launch(t, "-D", dir, "-p", strconv.Itoa(port), "--log-level", "error")
+	p := launch(t, "-D", dir, "--bind", own, "-p", strconv.Itoa(port), "--log-level", "error")
 	p.await("the broker listens", func() bool { return !gone(addr) })
 	p.signal(syscall.SIGTERM)
 	if r := p.wait(); r.code != 0 || r.stderr != "" {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
@@ -101,8 +102,8 @@ func TestService(t *testing.T) {
 					t.Fatalf("said %q, want %s", got, want)
 				}
 				return
-			case <-p.done:
-				t.Fatalf("the broker has ended before it said %s:\n%s", want, p.stderr())
+			case <-time.After(patience):
+				t.Fatalf("the broker did not say %s:\n%s", want, p.stderr())
 			}
 		}
 	}

@@ -15,7 +15,7 @@ func TestStop_ClosesClients(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
-			p := startBroker(t, t.TempDir())
+			p := startBroker(t, t.TempDir(), "--bind", "127.0.99.2") // where nobody else takes a port
 			clients := []*client{connect(t, p.addr), connect(t, p.addr)}
 			p.signal(s)
 			for _, c := range clients {

@@ -25,7 +25,7 @@ import (
 
 // TestConnect_Mistakes: what is wrong with an address, and what to do.
 func TestConnect_Mistakes(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := net.Listen("tcp", "127.0.99.3:0") // where nobody else takes a port
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestConnect_Mistakes(t *testing.T) {
 		"--uri is not understood":                    "ping --uri http://guest:secret@[::1",
 		`"99999" is not a port`:                      "ping --uri http://127.0.0.1:99999",
 		"is the broker running, and its HTTP API":    "ping --uri http://" + nobody,
-		"nobody answers on http://" + nobody:         "ping --hostname 127.0.0.1 --port " + nobody[strings.LastIndex(nobody, ":")+1:],
+		"nobody answers on http://" + nobody:         "ping --hostname 127.0.99.3 --port " + nobody[strings.LastIndex(nobody, ":")+1:],
 		"neither text nor json":                      "ping --format xml",
 		"No such file":                               "",
 		"no certificate in PEM":                      "ping --uri https://127.0.0.1 --cacert /dev/null",

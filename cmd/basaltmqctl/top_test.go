@@ -76,7 +76,7 @@ func (d *display) next(t *testing.T) string {
 	t.Helper()
 	select {
 	case <-d.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing is drawn")
 	}
 	d.mu.Lock()

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -234,7 +233,7 @@ func (l *life) ready(queue string) int {
 // until waits for a condition.
 func (l *life) until(what string, done func() bool) {
 	l.t.Helper()
-	for deadline := time.Now().Add(startPatience); !done(); runtime.Gosched() {
+	for deadline := time.Now().Add(startPatience); !done(); <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			l.t.Fatalf("does not come true: %s", what)
 		}

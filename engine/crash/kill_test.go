@@ -19,9 +19,9 @@ const transactionsAtomic = true
 // finds after an unclean stop.
 const deliveriesFlagged = true
 
-// ackGrace: a consumer's ack is on stable storage after the sync interval of
-// one second; the other second is for a loaded machine.
-const ackGrace = 2 * time.Second
+// ackGrace: a consumer's ack is written after the flush interval, or after a sync
+// that is under way; the rest is for a loaded machine with a slow disk.
+const ackGrace = 5 * time.Second
 
 // kills in an ordinary run.
 const kills = 50
@@ -96,7 +96,7 @@ func backends(t *testing.T, binary string) []string {
 
 // randomLoad is how long a life lasts: mostly short, some beyond the grace of acks.
 func randomLoad(r *rand.Rand) time.Duration {
-	if r.IntN(8) == 0 {
+	if r.IntN(20) == 0 {
 		return ackGrace + time.Duration(r.IntN(1000))*time.Millisecond
 	}
 	return time.Duration(50+r.IntN(1200)) * time.Millisecond
@@ -118,7 +118,7 @@ func TestKill(t *testing.T) {
 	if testing.Short() || raceEnabled || buildTags == "" {
 		want = 6
 	}
-	for n := 0; n < want || time.Now().Before(until); {
+	for n := 0; n < want || time.Now().Before(until) || !busy(s.Counts()) && n < 10*want; {
 		ending := Ending{After: randomLoad(r), Clean: r.IntN(12) == 0}
 		if err := s.Life(ios[n%len(ios)], ending); err != nil {
 			t.Fatal(err)
@@ -130,14 +130,19 @@ func TestKill(t *testing.T) {
 	if err := s.Verify(ios[0]); err != nil {
 		t.Fatal(err)
 	}
-	busy(t, s.Counts())
+	wantBusy(t, s.Counts())
 }
 
-// busy makes sure that a run has tried what it is for.
-func busy(t *testing.T, c Counts) {
+// busy says whether a run has tried what it is for: on a busy machine that may
+// take more lives.
+func busy(c Counts) bool {
+	return c.Confirmed > 0 && c.Delivered > 0 && c.Acked > 0 && c.Commits > 0 && c.Declares > 0 && c.Audited > 0
+}
+
+func wantBusy(t *testing.T, c Counts) {
 	t.Helper()
 	t.Logf("%+v", c)
-	if c.Confirmed == 0 || c.Delivered == 0 || c.Acked == 0 || c.Commits == 0 || c.Declares == 0 || c.Audited == 0 {
+	if !busy(c) {
 		t.Errorf("some of the load has not run: %+v", c)
 	}
 }

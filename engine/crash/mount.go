@@ -61,7 +61,7 @@ const (
 	ioctlShutdown   = 0x8004587d
 	shutdownNoFlush = 2 // XFS_FSOP_GOING_FLAGS_NOLOGFLUSH, EXT4_GOING_FLAGS_NOLOGFLUSH
 	// umountPatience bounds the wait for a killed process to let go of its files.
-	umountPatience = 20 * time.Second
+	umountPatience = time.Minute
 	copiesMax      = 50
 )
 

@@ -20,8 +20,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var loopback = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
 
+// ownAddress is for tests in which nobody else may take a port that was closed.
+var ownAddress = netip.MustParseAddrPort("127.0.99.5:0")
+
 // patience bounds every wait of a test; reaching it is a failure.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func check(t testing.TB, err error) {
 	t.Helper()

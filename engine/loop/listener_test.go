@@ -127,7 +127,7 @@ func TestListener_Accepts(t *testing.T) {
 func TestListener_PortIsFreeAfterClose(t *testing.T) {
 	forBackends(t, func(t *testing.T, backend string) {
 		l := newLoop(t, backend)
-		addr := loopback
+		addr := ownAddress
 		for range 5 {
 			ln, err := Listen(addr)
 			check(t, err)

@@ -18,7 +18,7 @@ func TestLoop_StopClosesEverything(t *testing.T) {
 		l, err := New(Options{ID: 3, Arena: pool, Backend: backend})
 		check(t, err)
 		l.Start()
-		ln, err := Listen(loopback)
+		ln, err := Listen(ownAddress)
 		check(t, err)
 		ln.Serve(l, func(fd int, _ netip.AddrPort) { unix.Close(fd) })
 		var probes []*probe

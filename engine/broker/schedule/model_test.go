@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds waits for a condition; reaching it is a failure.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 type tb interface {
 	Helper()
