@@ -3,6 +3,7 @@ package admin
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -55,19 +57,31 @@ func TestServe_SlowClients(t *testing.T) {
 		"half a body":  "PUT /api/users/x HTTP/1.1\r\nHost: b\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\nContent-Length: 1000\r\n\r\n{",
 		"idle":         "GET /api/auth HTTP/1.1\r\nHost: b\r\n\r\n",
 	} {
-		c := dialTCP(t, s)
-		_, _ = io.WriteString(c, text)
-		answer, err := io.ReadAll(c) // until it is cut off
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if ok := strings.HasPrefix(string(answer), "HTTP/1.1 200 OK"); ok != (name == "idle") {
-			t.Errorf("%s: %q", name, answer)
+		for {
+			c := dialTCP(t, s)
+			_, _ = io.WriteString(c, text)
+			answer, err := io.ReadAll(c)      // until it is cut off
+			if err != nil && !wasReset(err) { // what it said may have come after that
+				t.Errorf("%s: %v", name, err)
+			}
+			ok := strings.HasPrefix(string(answer), "HTTP/1.1 200 OK")
+			if name == "idle" && len(answer) == 0 {
+				continue // on a busy machine this one was slow, too
+			}
+			if ok != (name == "idle") {
+				t.Errorf("%s: %q", name, answer)
+			}
+			break
 		}
 	}
 	if _, err := h.Broker.User("x"); err == nil {
 		t.Error("half a body has made a user")
 	}
+}
+
+// wasReset says that the peer had closed its socket with input in it, or before.
+func wasReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // TestServe_HugeBody: it is refused when it is known to be too large, whatever its

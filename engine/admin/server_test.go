@@ -3,6 +3,7 @@ package admin
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -44,22 +45,26 @@ func TestServer_SlowClients(t *testing.T) {
 		}
 		slow = append(slow, c)
 	}
-	c, err := Dial(context.Background(), filepath.Join(dir, SocketName))
-	if err != nil {
-		t.Fatal(err)
+	for served := false; !served; { // on a busy machine this one may be too slow, too
+		c, err := Dial(context.Background(), filepath.Join(dir, SocketName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: b\r\n\r\n")
+		response, err := http.ReadResponse(bufio.NewReader(c), nil)
+		switch served = err == nil; {
+		case served:
+			if text, err := io.ReadAll(response.Body); err != nil || string(text) != "served" {
+				t.Errorf("%q, %v", text, err)
+			}
+			response.Body.Close()
+		case !errors.Is(err, io.ErrUnexpectedEOF) && !wasReset(err):
+			t.Fatal(err)
+		}
+		c.Close()
 	}
-	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: b\r\n\r\n")
-	response, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text, err := io.ReadAll(response.Body); err != nil || string(text) != "served" {
-		t.Errorf("%q, %v", text, err)
-	}
-	response.Body.Close()
-	c.Close()
 	for i, c := range slow {
-		if _, err := io.Copy(io.Discard, c); err != nil {
+		if _, err := io.Copy(io.Discard, c); err != nil && !wasReset(err) {
 			t.Errorf("slow client %d: %v", i, err)
 		}
 		c.Close()

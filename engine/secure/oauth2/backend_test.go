@@ -205,10 +205,9 @@ func TestKeys_Outage(t *testing.T) {
 	b := newBackend(t, i.options())
 	token := i.token(t, "ec", i.claims(nil))
 	_, err := logIn(b, token)
-	for tries := 0; err != nil && tries < 100; tries++ {
+	for err != nil { // a login waits for keys only so long
 		_, err = logIn(b, token)
 	}
-	check(t, err)
 	i.mu.Lock()
 	down, failures = true, -1<<30
 	i.mu.Unlock()
