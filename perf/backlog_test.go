@@ -13,7 +13,7 @@ import (
 // backlogRun runs the scenario with JSON output and returns the result.
 func backlogRun(t *testing.T, wantCode int, uri string, arguments ...string) (backlogResult, string) {
 	t.Helper()
-	all := append([]string{"backlog", "--uri", uri, "-q", "-j", "--settle", "0", "--stall", "0.2"}, arguments...)
+	all := append([]string{"backlog", "--uri", uri, "-q", "-j", "--settle", "0", "--stall", "3"}, arguments...)
 	code, stdout, stderr := runMain(t.Context(), all...)
 	if code != wantCode {
 		t.Fatalf("exit status %d, want %d; stderr: %s", code, wantCode, stderr)

@@ -24,7 +24,7 @@ func TestLatencyAndFanoutOfTheRealBroker(t *testing.T) {
 		}
 	})
 	for _, line := range []string{
-		"latency -r 2k,20k -z 0.2 --warmup 0 -x 2 -y 2 -a 10", "latency -r 5k -z 0.2 --warmup 0 -c 100 -p", "fanout -k 2,5 -z 0.4 --warmup 0.1",
+		"latency -r 2k,20k -z 0.2 --warmup 0 -x 2 -y 2 -a 10", "latency -r 5k -z 0.2 --warmup 0 -c 100 -p", "fanout -k 2,5 -z 2 --warmup 0.1",
 	} {
 		t.Run(line, func(t *testing.T) {
 			arguments := append(strings.Fields(line), "--uri", fmt.Sprintf("amqp://%s", e.Addr()), "-q", "-j")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +29,14 @@ func runMain(ctx context.Context, arguments ...string) (code int, stdout, stderr
 	var out, err bytes.Buffer
 	code = Main(ctx, arguments, strings.NewReader(""), &out, &err)
 	return code, out.String(), err.String()
+}
+
+// longEnough measures for a short time, and for longer while try says that it was
+// not enough, as on a machine with other things to do.
+func longEnough(try func(seconds string) bool) {
+	for seconds := 0.4; !try(fmt.Sprint(seconds)) && seconds < 20; {
+		seconds *= 4
+	}
 }
 
 // throughput runs the scenario with JSON output and returns the result.
@@ -215,10 +224,8 @@ func TestThroughputSetupFails(t *testing.T) {
 	otherVersion, _ := startFakeBroker(t, func(b *fakeBroker) { b.greeting = "AMQP\x00\x01\x00\x00" })
 	nonsense, _ := startFakeBroker(t, func(b *fakeBroker) { b.greeting = "HTTP/1.1 400 Bad Request\r\n\r\n" })
 	silent, _ := startFakeBroker(t, nil)
-	_, gone := startFakeBroker(t, nil)
-	gone.listener.Close()
 	tests := []struct{ name, uri, want string }{
-		{"nobody listens", "amqp://" + gone.listener.Addr().String(), "can't reach the broker at 127.0.0.1:"},
+		{"nobody listens", "amqp://127.0.0.1:1", "can't reach the broker at 127.0.0.1:1"},
 		{"login", refusing, "403 ACCESS_REFUSED - no"},
 		{"other protocol version", otherVersion, "does not speak AMQP 0-9-1"},
 		{"no AMQP", nonsense, "not AMQP 0-9-1"},
@@ -303,7 +310,7 @@ func TestThroughputJSONKeys(t *testing.T) {
 func TestProgressLine(t *testing.T) {
 	t.Parallel()
 	uri, _ := startFakeBroker(t, nil)
-	code, _, stderr := runMain(t.Context(), "throughput", "--uri", uri, "-r", "1k", "-z", "1", "--warmup", "0.1", "-c", "50", "-l", "--broker-pid", selfPID())
+	code, _, stderr := runMain(t.Context(), "throughput", "--uri", uri, "-r", "1k", "-z", "2", "--warmup", "0.1", "-c", "50", "-l", "--broker-pid", selfPID())
 	if code != exitOK {
 		t.Fatalf("exit status %d: %s", code, stderr)
 	}
@@ -316,17 +323,20 @@ func TestProgressLine(t *testing.T) {
 
 func TestCalibrate(t *testing.T) {
 	t.Parallel()
-	code, stdout, stderr := runMain(t.Context(), "calibrate", "-z", "0.2", "-j")
 	var result calibrateResult
-	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != exitOK {
-		t.Fatalf("exit status %d, %v, stderr %q", code, err, stderr)
-	}
+	longEnough(func(seconds string) bool {
+		code, stdout, stderr := runMain(t.Context(), "calibrate", "-z", seconds, "-j")
+		if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != exitOK {
+			t.Fatalf("exit status %d, %v, stderr %q", code, err, stderr)
+		}
+		return result.MessagesPerSecond > 0
+	})
 	if result.WireBytes != 73 || result.MessagesPerSecond <= 0 {
 		t.Errorf("%d bytes per message, %f messages/s", result.WireBytes, result.MessagesPerSecond)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if code, stdout, _ = runMain(ctx, "calibrate", "-z", "1000"); code != exitOK || !strings.Contains(stdout, "Bare relay") {
+	if code, stdout, _ := runMain(ctx, "calibrate", "-z", "1000"); code != exitOK || !strings.Contains(stdout, "Bare relay") {
 		t.Errorf("interrupted: exit status %d, stdout %q", code, stdout)
 	}
 }
