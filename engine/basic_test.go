@@ -73,12 +73,17 @@ func TestBasicPublish(t *testing.T) {
 		{name: "unroutable, confirms", do: chain(confirmSelect, publishStep(amqptest.Message{Key: "$nope"})), want: []string{"1 basic.ack DeliveryTag=1 Multiple=false"}},
 		{name: "mandatory routed, confirms", do: withQueue(chain(confirmSelect, publishStep(amqptest.Message{Key: "$q", Mandatory: true}))), want: []string{"1 basic.ack DeliveryTag=1 Multiple=false"}},
 
-		// RabbitMQ refuses the immediate flag (540); here it works as specified.
+		// RabbitMQ refuses the immediate flag (540); here it works as specified:
+		// what no consumer can have at once comes back, so what nobody can have does.
 		{name: "immediate, no consumer", do: withQueue(publishStep(amqptest.Message{Key: "$q", Immediate: true, Body: "b"})), want: []string{returned("313", "NO_CONSUMERS", "", "$q", "b")}},
 		{name: "immediate, no consumer, confirms", do: withQueue(chain(confirmSelect, publishStep(amqptest.Message{Key: "$q", Immediate: true}))), want: []string{
 			returned("313", "NO_CONSUMERS", "", "$q", ""), "1 basic.ack DeliveryTag=1 Multiple=false",
 		}},
-		{name: "immediate, unroutable", do: publishStep(amqptest.Message{Key: "$nope", Immediate: true})},
+		{name: "immediate, unroutable", do: publishStep(amqptest.Message{Key: "$nope", Immediate: true, Body: "b"}), want: []string{returned("313", "NO_CONSUMERS", "", "$nope", "b")}},
+		{name: "immediate, unroutable, twice, confirms", do: chain(confirmSelect, publishStep(amqptest.Message{Key: "$nope", Immediate: true}), publishStep(amqptest.Message{Key: "$nope", Immediate: true})), want: []string{
+			returned("313", "NO_CONSUMERS", "", "$nope", ""), "1 basic.ack DeliveryTag=1 Multiple=false",
+			returned("313", "NO_CONSUMERS", "", "$nope", ""), "1 basic.ack DeliveryTag=2 Multiple=false",
+		}},
 		{name: "immediate and mandatory, unroutable", do: publishStep(amqptest.Message{Key: "$nope", Immediate: true, Mandatory: true}), want: []string{returned("312", "NO_ROUTE", "", "$nope", "")}},
 		{name: "immediate, missing exchange", do: publishStep(amqptest.Message{Exchange: "$none", Immediate: true}), want: missing},
 		{name: "immediate, idle consumer", do: withQueue(func(c *amqptest.Client) {

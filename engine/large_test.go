@@ -202,14 +202,16 @@ func TestLarge_Return(t *testing.T) {
 			t.Fatalf("with %+v, %v", p, err)
 		}
 		amqptest.Expect[*amqp.BasicAck](c)
-		now := large("idle", n, false)
-		now.Immediate = true
-		c.Publish(1, now)
-		back = amqptest.Expect[*amqp.BasicReturn](c)
-		if string(back.Body) != now.Body || back.Method.(*amqp.BasicReturn).ReplyCode != amqp.CodeNoConsumers {
-			t.Fatalf("%d bytes came back", len(back.Body))
+		for _, key := range [...]string{"idle", "nowhere"} {
+			now := large(key, n, false)
+			now.Immediate = true
+			c.Publish(1, now)
+			back = amqptest.Expect[*amqp.BasicReturn](c)
+			if string(back.Body) != now.Body || back.Method.(*amqp.BasicReturn).ReplyCode != amqp.CodeNoConsumers {
+				t.Fatalf("%d bytes came back from %q", len(back.Body), key)
+			}
+			amqptest.Expect[*amqp.BasicAck](c)
 		}
-		amqptest.Expect[*amqp.BasicAck](c)
 	}
 	wantFiles(t, dir, 0, 0)
 	memoryBelow(t, e, 1<<20)

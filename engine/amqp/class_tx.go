@@ -167,7 +167,7 @@ func (t *transaction) external(ch *channel, routes [][]*broker.Queue) (list []*e
 		if list == nil {
 			list = make([]*externalPublish, len(t.publishes))
 		}
-		if p.mandatory && broker.Nowhere(routes[i]) {
+		if (p.mandatory || p.immediate) && broker.Nowhere(routes[i]) {
 			routes[i] = nil // as without a transaction
 		}
 		list[i] = &externalPublish{

@@ -41,7 +41,7 @@ func (sh *shard) external(p *publish) bool {
 // beginExternal starts the file of a body; what has been collected of it moves.
 func (ch *channel) beginExternal() {
 	c, p := ch.conn, &ch.pub
-	if ch.tx == nil && !p.mandatory {
+	if ch.tx == nil && !p.mandatory && !p.immediate {
 		// An error comes again when the message is complete.
 		if queues, err := ch.route(p.exchange, p.key, p.more, p.properties); err == nil && len(queues) == 0 {
 			p.discard = true
@@ -204,7 +204,7 @@ func (c *conn) externalDone(ch *channel) error {
 		return nil
 	}
 	p.properties = broker.ForQueues(queues, p.more, p.properties)
-	if p.mandatory && broker.Nowhere(queues) {
+	if (p.mandatory || p.immediate) && broker.Nowhere(queues) {
 		queues = nil // to return a large body and to keep it are too much at once
 	}
 	c.commitBatch()
@@ -274,8 +274,8 @@ func (c *conn) acceptExternal(ch *channel, x *externalPublish) {
 			}
 		}
 		x.queues = now
-	} else if len(x.queues) == 0 && x.mandatory {
-		code = amqp.CodeNoRoute
+	} else if len(x.queues) == 0 && (x.mandatory || x.immediate) {
+		code = nowhereCode(x.mandatory)
 	} else if x.mandatory && ch.pub.entry.Dedup != nil && c.duplicate(ch, x.properties) {
 		for _, q := range x.queues {
 			c.shard.srv.bodies.Remove(q.BodyDir(), []uint64{x.in.Ref().ID})

@@ -203,8 +203,8 @@ func (c *conn) accept(ch *channel, queues []*broker.Queue, exchange, key, proper
 	if mandatory && ch.pub.entry.Dedup != nil && !nowhere && c.duplicate(ch, properties) {
 		queues, nowhere = nil, true
 	}
-	if nowhere && mandatory {
-		c.returned(ch, amqp.CodeNoRoute, queues, exchange, key, properties, body)
+	if nowhere && (mandatory || immediate) {
+		c.returned(ch, nowhereCode(mandatory), queues, exchange, key, properties, body)
 		return false
 	}
 	if len(queues) == 0 {
@@ -215,6 +215,15 @@ func (c *conn) accept(ch *channel, queues []*broker.Queue, exchange, key, proper
 	}
 	c.batchAdd(ch, queues, exchange, key, properties, body)
 	return !traced && !immediate && !(mandatory && ch.pub.entry.Dedup != nil) // a repeat of that may have to be returned
+}
+
+// nowhereCode is why a message without a route comes back: to one that is to
+// reach a consumer at once, but need not be routed, it is a consumer that lacks.
+func nowhereCode(mandatory bool) uint16 {
+	if mandatory {
+		return amqp.CodeNoRoute
+	}
+	return amqp.CodeNoConsumers
 }
 
 // duplicate says whether a message is one for the exchange it is published to.
