@@ -277,14 +277,14 @@ func TestHashExchange_RefusedRequests(t *testing.T) {
 	runRows(t, start(t), []row{
 		{name: "both", do: declare(table("hash-header", "h", "hash-property", "message_id")), want: failed("40,10", "hash-header and hash-property are mutually exclusive")},
 		{name: "property", do: declare(table("hash-property", "user_id")), want: failed("40,10", "Unsupported property: user_id")},
-		{name: "key no number", do: bind("k"), want: failed("50,20", `The binding key must be an integer: "k"`)},
-		{name: "key empty", do: bind(""), want: failed("50,20", `The binding key must be an integer: ""`)},
+		{name: "key no number", do: bind("k"), want: failed("50,20", `The binding key must be an integer: <<"k">>`)},
+		{name: "key empty", do: bind(""), want: failed("50,20", `The binding key must be an integer: <<>>`)},
 		{name: "key 0", do: bind("0"), want: failed("50,20", "The binding key must be greater than 0")},
 		{name: "key 1", do: bind("1"), want: []string{"1 queue.bind-ok"}},
 		{name: "e2e key no number", do: func(c *amqptest.Client) {
 			exchange(c, "$x", "x-consistent-hash", 0, nil)
 			c.Method(1, &amqp.ExchangeBind{Source: []byte(c.Name("$x")), Destination: []byte("amq.fanout"), RoutingKey: []byte("k")})
-		}, want: failed("40,30", `The binding key must be an integer: "k"`)},
+		}, want: failed("40,30", `The binding key must be an integer: <<"k">>`)},
 	})
 }
 

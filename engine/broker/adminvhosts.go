@@ -233,20 +233,21 @@ func (vh *VHost) withDefaultType(d *QueueDeclare, existing *Queue) {
 	if kind == "" || !d.Durable || d.Exclusive || d.AutoDelete {
 		return
 	}
-	if _, given := d.Arguments.Lookup("x-queue-type"); given {
+	if _, said := given(d.Arguments, "x-queue-type"); said {
 		return
 	}
 	if existing != nil {
-		v, ok := existing.Arguments.Lookup("x-queue-type")
+		v, ok := given(existing.Arguments, "x-queue-type")
 		if !ok {
 			return
 		}
 		text, _ := v.Bytes()
 		kind = string(text)
 	}
-	var b amqp.TableBuilder
+	b := amqp.NewTableBuilder(d.Arguments)
+	b.Delete("x-queue-type") // a void one
 	b.SetString("x-queue-type", kind)
-	d.Arguments = append(append(amqp.Table(nil), d.Arguments...), b.Table()...)
+	d.Arguments = b.Table()
 }
 
 // IsTopic says whether an exchange routes as one of type topic.

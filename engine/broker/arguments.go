@@ -20,11 +20,18 @@ var (
 	}
 )
 
-// givenArguments returns those of the names that are in the table.
-func givenArguments(names []string, given amqp.Table) []string {
+// given looks for an argument. A void one counts as absent, everywhere: what was
+// declared with it may be declared again without, and the other way round.
+func given(arguments amqp.Table, name string) (amqp.Value, bool) {
+	v, ok := arguments.Lookup(name)
+	return v, ok && v.Kind() != amqp.KindVoid
+}
+
+// givenArguments returns those of the names that are given.
+func givenArguments(names []string, arguments amqp.Table) []string {
 	var found []string
 	for _, name := range names {
-		if _, ok := given.Lookup(name); ok {
+		if _, ok := given(arguments, name); ok {
 			found = append(found, name)
 		}
 	}
@@ -42,8 +49,8 @@ func inequivalentBool(what, where string, received, current bool) error {
 
 func sameArguments(where string, names []string, current, received amqp.Table) error {
 	for _, name := range names {
-		a, hasA := current.Lookup(name)
-		b, hasB := received.Lookup(name)
+		a, hasA := given(current, name)
+		b, hasB := given(received, name)
 		if !hasA && !hasB || hasA && hasB && amqp.Equal(a, b) {
 			continue
 		}
@@ -71,7 +78,7 @@ func text(v amqp.Value) string {
 	if b, ok := v.Bool(); ok {
 		return strconv.FormatBool(b)
 	}
-	return kindName(v.Kind())
+	return amqp.KindName(v.Kind())
 }
 
 // describe renders an argument that only one side has.
@@ -80,7 +87,7 @@ func describe(v amqp.Value, present bool) string {
 		return "none"
 	}
 	if n, ok := v.Int64(); ok {
-		return "the value '" + strconv.FormatInt(n, 10) + "' of type '" + kindName(v.Kind()) + "'"
+		return "the value '" + strconv.FormatInt(n, 10) + "' of type '" + amqp.KindName(v.Kind()) + "'"
 	}
 	if s, ok := v.Bytes(); ok {
 		return "the value '" + string(s) + "' of type 'longstr'"
@@ -88,45 +95,5 @@ func describe(v amqp.Value, present bool) string {
 	if b, ok := v.Bool(); ok {
 		return "the value '" + strconv.FormatBool(b) + "' of type 'bool'"
 	}
-	return "a value of type '" + kindName(v.Kind()) + "'"
-}
-
-func kindName(kind byte) string {
-	switch kind {
-	case 'S':
-		return "longstr"
-	case 't':
-		return "bool"
-	case 'x':
-		return "binary"
-	case 'b':
-		return "byte"
-	case 'B':
-		return "unsignedbyte"
-	case 's', 'U':
-		return "short"
-	case 'u':
-		return "unsignedshort"
-	case 'I':
-		return "signedint"
-	case 'i':
-		return "unsignedint"
-	case 'l', 'L':
-		return "long"
-	case 'f':
-		return "float"
-	case 'd':
-		return "double"
-	case 'T':
-		return "timestamp"
-	case 'F':
-		return "table"
-	case 'A':
-		return "array"
-	case 'D':
-		return "decimal"
-	case 'V':
-		return "void"
-	}
-	return string(kind)
+	return "a value of type '" + amqp.KindName(v.Kind()) + "'"
 }

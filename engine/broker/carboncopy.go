@@ -21,11 +21,11 @@ func CarbonCopies(headers amqp.Table) (keys [][]byte, stored amqp.Table, err err
 		}
 		list, ok := v.Array()
 		if !ok {
-			return nil, nil, amqp.Errorf(amqp.CodePreconditionFailed, 0, `invalid message: {unacceptable_type_in_header,"%s",%s}`, name, kindName(v.Kind()))
+			return nil, nil, amqp.Errorf(amqp.CodePreconditionFailed, 0, `invalid message: {unacceptable_type_in_header,"%s",%s}`, name, amqp.KindName(v.Kind()))
 		}
 		for item := range list.All() {
 			if _, ok := item.Bytes(); !ok {
-				return nil, nil, amqp.Errorf(amqp.CodePreconditionFailed, 0, `invalid message: {unacceptable_type_in_header,"%s",%s}`, name, kindName(item.Kind()))
+				return nil, nil, amqp.Errorf(amqp.CodePreconditionFailed, 0, `invalid message: {unacceptable_type_in_header,"%s",%s}`, name, amqp.KindName(item.Kind()))
 			}
 		}
 		keys = append(keys, carbonCopies(headers, name)...)

@@ -68,14 +68,14 @@ func (vh *VHost) checkQueueArguments(d *QueueDeclare) error {
 		}
 	}
 	for _, c := range queueArgumentChecks {
-		v, ok := d.Arguments.Lookup(c.name)
-		if !ok || v.Kind() == amqp.KindVoid {
+		v, ok := given(d.Arguments, c.name)
+		if !ok {
 			continue
 		}
 		if c.check == nil {
 			if _, ok := v.Bytes(); !ok {
 				return amqp.Errorf(amqp.CodePreconditionFailed, 0, "invalid type '%s' for arg '%s' in queue '%s' in vhost '%s'",
-					kindName(v.Kind()), c.name, d.Name, vh.Name)
+					amqp.KindName(v.Kind()), c.name, d.Name, vh.Name)
 			}
 			continue
 		}
@@ -146,7 +146,7 @@ func queueType(arguments amqp.Table) string {
 func integer(v amqp.Value) (n int64, problem string) {
 	n, ok := v.Int64()
 	if !ok {
-		return 0, strconv.Quote("expected integer, got " + kindName(v.Kind()))
+		return 0, strconv.Quote("expected integer, got " + amqp.KindName(v.Kind()))
 	}
 	return n, ""
 }
@@ -182,14 +182,14 @@ func checkMaxPriority(v amqp.Value, all amqp.Table) string {
 }
 
 func unacceptableType(v amqp.Value) string {
-	return fmt.Sprintf("{unacceptable_type,%s}", kindName(v.Kind()))
+	return fmt.Sprintf("{unacceptable_type,%s}", amqp.KindName(v.Kind()))
 }
 
 func checkDeadLetterRoutingKey(v amqp.Value, all amqp.Table) string {
 	if _, ok := v.Bytes(); !ok {
 		return unacceptableType(v)
 	}
-	if dlx, ok := all.Lookup("x-dead-letter-exchange"); !ok || dlx.Kind() == amqp.KindVoid {
+	if _, ok := given(all, "x-dead-letter-exchange"); !ok {
 		return "routing_key_but_no_dlx_defined"
 	}
 	return ""

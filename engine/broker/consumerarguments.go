@@ -22,7 +22,7 @@ func (q *Queue) AckTimeout(arguments amqp.Table, usual int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if _, ok := arguments.Lookup("x-consumer-timeout"); !ok {
+	if _, ok := given(arguments, "x-consumer-timeout"); !ok {
 		ms = usual
 		if s := q.settings.Load(); s != nil && s.ackTimeout != unlimited {
 			ms = s.ackTimeout
@@ -33,8 +33,8 @@ func (q *Queue) AckTimeout(arguments amqp.Table, usual int64) (int64, error) {
 
 // consumerNumber is a number among the arguments; 0 without it.
 func (q *Queue) consumerNumber(arguments amqp.Table, name string, check argumentCheck) (int64, error) {
-	v, ok := arguments.Lookup(name)
-	if !ok || v.Kind() == amqp.KindVoid {
+	v, ok := given(arguments, name)
+	if !ok {
 		return 0, nil
 	}
 	if problem := check(v, arguments); problem != "" {

@@ -176,8 +176,8 @@ func (x *Deduplicator) Done(queues []*Queue, refused []int, failure bool, tx *se
 // validateDedup checks what an exchange is to remember. Errors: 406.
 func (vh *VHost) validateDedup(d *ExchangeDeclare) error {
 	for _, c := range queueArgumentChecks {
-		v, ok := d.Arguments.Lookup(c.name)
-		if !ok || v.Kind() == amqp.KindVoid || !slices.Contains(dedupArguments, c.name) {
+		v, ok := given(d.Arguments, c.name)
+		if !ok || !slices.Contains(dedupArguments, c.name) {
 			continue
 		}
 		if problem := c.check(v, d.Arguments); problem != "" {

@@ -69,7 +69,7 @@ func TestExchange_Arguments(t *testing.T) {
 		e := topologyEnv(t)
 		e.exchange(hash())
 		for key, want := range map[string]string{
-			"3": "", "many": `PRECONDITION_FAILED - The binding key must be an integer: "many"`,
+			"3": "", "many": `PRECONDITION_FAILED - The binding key must be an integer: <<"many">>`,
 			"0": "PRECONDITION_FAILED - The binding key must be greater than 0",
 		} {
 			for _, b := range []Binding{{Source: "n", Queue: "q", RoutingKey: key}, {Source: "n", Exchange: "e", ToExchange: true, RoutingKey: key}} {

@@ -85,7 +85,7 @@ func (vh *VHost) stringArguments(d *ExchangeDeclare, names ...string) error {
 	for _, name := range names {
 		if v, ok := d.Arguments.Lookup(name); ok && v.Kind() != amqp.KindString {
 			return amqp.Errorf(amqp.CodePreconditionFailed, 0, "invalid type '%s' for arg '%s' in exchange '%s' in vhost '%s'",
-				kindName(v.Kind()), name, d.Name, vh.Name)
+				amqp.KindName(v.Kind()), name, d.Name, vh.Name)
 		}
 	}
 	return nil

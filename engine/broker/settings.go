@@ -85,7 +85,7 @@ func effective(arguments, policy, operatorPolicy amqp.Table) *settings {
 		ackTimeout: positive(lowest("consumer-timeout")),
 	}
 	if s.deliveryLimit == unlimited && queueType(arguments) == "quorum" {
-		if _, ok := arguments.Lookup("x-delivery-limit"); !ok {
+		if _, ok := given(arguments, "x-delivery-limit"); !ok {
 			s.deliveryLimit = deliveriesQuorum
 		}
 	}

@@ -128,3 +128,44 @@ func validateValue(raw []byte, depth int) (size int, problem string) {
 	}
 	return size, problem
 }
+
+// KindName is what RabbitMQ calls a kind of value in its errors.
+func KindName(kind byte) string {
+	switch kind {
+	case 'S':
+		return "longstr"
+	case 't':
+		return "bool"
+	case 'x':
+		return "binary"
+	case 'b':
+		return "byte"
+	case 'B':
+		return "unsignedbyte"
+	case 's', 'U':
+		return "short"
+	case 'u':
+		return "unsignedshort"
+	case 'I':
+		return "signedint"
+	case 'i':
+		return "unsignedint"
+	case 'l', 'L':
+		return "long"
+	case 'f':
+		return "float"
+	case 'd':
+		return "double"
+	case 'T':
+		return "timestamp"
+	case 'F':
+		return "table"
+	case 'A':
+		return "array"
+	case 'D':
+		return "decimal"
+	case 'V':
+		return "void"
+	}
+	return string(kind)
+}

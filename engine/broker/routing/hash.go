@@ -68,13 +68,21 @@ func ValidateWeight(routingKey string) error {
 	weight, err := strconv.Atoi(routingKey)
 	switch {
 	case err != nil:
-		return amqp.Errorf(amqp.CodePreconditionFailed, 0, "The binding key must be an integer: %q", routingKey)
+		return amqp.Errorf(amqp.CodePreconditionFailed, 0, "The binding key must be an integer: %s", erlangBinary(routingKey))
 	case weight < 1:
 		return amqp.Errorf(amqp.CodePreconditionFailed, 0, "The binding key must be greater than 0")
 	case weight > WeightMax:
 		return amqp.Errorf(amqp.CodePreconditionFailed, 0, "The binding key must not be greater than %d: it is a weight relative to those of other bindings; divide them all", WeightMax)
 	}
 	return nil
+}
+
+// erlangBinary writes text as RabbitMQ does in its errors.
+func erlangBinary(text string) string {
+	if text == "" {
+		return "<<>>"
+	}
+	return "<<" + strconv.Quote(text) + ">>"
 }
 
 // weightOf is the weight that a routing key says; 1 for one that ValidateWeight

@@ -79,7 +79,7 @@ func ValidateHeadersArguments(arguments amqp.Table) error {
 	}
 	if match.Kind() != amqp.KindString {
 		return amqp.Errorf(amqp.CodePreconditionFailed, 0,
-			"invalid x-match: its type is '%c'; use a string: all, any, all-with-x or any-with-x", match.Kind())
+			"Invalid x-match field type %s; expected longstr", amqp.KindName(match.Kind()))
 	}
 	mode, _ := match.Bytes()
 	switch string(mode) {
@@ -87,7 +87,7 @@ func ValidateHeadersArguments(arguments amqp.Table) error {
 		return nil
 	}
 	return amqp.Errorf(amqp.CodePreconditionFailed, 0,
-		"invalid x-match %q; use all, any, all-with-x or any-with-x", mode)
+		"Invalid x-match field value <<%q>>; expected all, any, all-with-x, or any-with-x", mode)
 }
 
 // compile takes arguments apart. It keeps views of them.

@@ -280,9 +280,9 @@ func TestValidateWeight(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]string{
 		"1": "", "1000": "", "+7": "", "007": "",
-		"":     `The binding key must be an integer: ""`,
-		"a.b":  `The binding key must be an integer: "a.b"`,
-		"1.5":  `The binding key must be an integer: "1.5"`,
+		"":     `The binding key must be an integer: <<>>`,
+		"a.b":  `The binding key must be an integer: <<"a.b">>`,
+		"1.5":  `The binding key must be an integer: <<"1.5">>`,
 		"0":    "The binding key must be greater than 0",
 		"-3":   "The binding key must be greater than 0",
 		"1001": "The binding key must not be greater than 1000: it is a weight relative to those of other bindings; divide them all",
