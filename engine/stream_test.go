@@ -382,3 +382,53 @@ func TestStream_SingleActiveConsumer(t *testing.T) {
 	second.Ack(1, 0, amqptest.Multiple)
 	wantStream(t, second, streamed(4, 6)...)
 }
+
+// TestStream_SingleActiveConsumer_NothingAcknowledged: who follows goes on where
+// the one before began, if that has acknowledged nothing: not where an earlier
+// group got to, and not where its own arguments say.
+func TestStream_SingleActiveConsumer_NothingAcknowledged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e, err := engine.Start(engine.Config{DataDir: dir, Version: "test", Loops: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, e)
+	stream(c, "s", "x-single-active-consumer", true)
+	fillStream(c, "s", 0, 6)
+	before := open(t, e)
+	subscribeStream(before, 1, "s", "before", 10, "x-stream-offset", "first")
+	before.Ack(1, wantStream(t, before, streamed(0, 6)...), amqptest.Multiple)
+	before.Sync(1)
+	amqptest.Ask[*amqp.BasicCancelOk](before, 1, &amqp.BasicCancel{ConsumerTag: []byte("before")})
+
+	first, second := open(t, e), open(t, e)
+	subscribeStream(first, 1, "s", "first", 3, "x-stream-offset", 1)
+	subscribeStream(second, 1, "s", "second", 3, "x-stream-offset", "next")
+	wantStream(t, first, streamed(1, 4)...)
+	second.WantQuiet(1)
+	first.Abort()
+	wantStream(t, second, streamed(1, 4)...)
+	second.Ack(1, 0, amqptest.Multiple)
+	wantStream(t, second, streamed(4, 6)...)
+	second.Ack(1, 0, amqptest.Multiple)
+	second.Sync(1)
+	amqptest.Ask[*amqp.BasicCancelOk](second, 1, &amqp.BasicCancel{ConsumerTag: []byte("second")})
+
+	// A group whose first consumer says nothing begins with the next message, and
+	// is there even if it has never acknowledged one.
+	stream(c, "new", "x-single-active-consumer", true)
+	fillStream(c, "new", 0, 2)
+	waiting := open(t, e)
+	subscribeStream(waiting, 1, "new", "waiting", 3)
+	fillStream(c, "new", 2, 4)
+	wantStream(t, waiting, streamed(2, 4)...)
+	if err := e.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	c = open(t, startIn(t, dir))
+	subscribeStream(c, 1, "new", "another", 3)
+	wantStream(t, c, streamed(2, 4)...)
+	subscribeStream(c, 1, "s", "another too", 3)
+	c.WantQuiet(1)
+}

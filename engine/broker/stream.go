@@ -342,19 +342,35 @@ func (q *Queue) place(c *Consumer, spec offsetSpec) {
 	}
 	stored, known := s.tracked.of[c.Tag]
 	if s.single {
+		stored, known = s.tracked.of[groupTag]
 		if s.active == nil {
 			s.active = c
-			if spec.given {
+			if spec.given || !known {
+				// The group begins anew: who follows goes on from here, even if
+				// nothing is acknowledged until then.
+				q.groupAt(v.cursor)
 				return
 			}
 		}
-		stored, known = s.tracked.of[groupTag]
 	} else if !v.tracking {
 		return
 	}
 	if known {
 		v.resume(stored.offset)
 	}
+}
+
+// groupAt notes where the group of a single active consumer is; the caller holds mu.
+func (q *Queue) groupAt(offset uint64) {
+	if q.stream.tracked.set(groupTag, offset) {
+		q.trackSoon()
+	}
+}
+
+// trackSoon has tracked offsets written in a while; the caller holds mu.
+func (q *Queue) trackSoon() {
+	k := &q.VHost.broker.keeper
+	k.arm(q, k.now()+trackDelay)
 }
 
 // resume moves the cursor to where an earlier consumer got to.

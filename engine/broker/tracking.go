@@ -116,8 +116,7 @@ func (q *Queue) Acknowledged(c *Consumer, offset uint64) {
 		changed = t.set(groupTag, offset) || changed
 	}
 	if changed {
-		k := &q.VHost.broker.keeper
-		k.arm(q, k.now()+trackDelay)
+		q.trackSoon()
 	}
 }
 
