@@ -108,7 +108,9 @@ func (e *Engine) listen() (*loop.Listener, error) {
 		return nil, nil
 	}
 	return e.loopListener("amqp", func() (*loop.Listener, error) {
-		return loop.Listen(netip.AddrPortFrom(e.config.Bind, uint16(e.config.AMQPPort)))
+		return listenPatiently(func() (*loop.Listener, error) {
+			return loop.Listen(netip.AddrPortFrom(e.config.Bind, uint16(e.config.AMQPPort)))
+		})
 	})
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -57,6 +59,24 @@ func (e *Engine) loopListener(name string, open func() (*loop.Listener, error)) 
 		return nil, fmt.Errorf("the socket %q that was passed cannot be used: %w", name, err)
 	}
 	return l, nil
+}
+
+// The kernel closes what an io_uring holds a while after its process is gone: 7 ms
+// on an idle machine, and somebody who waits for a killed broker and starts it
+// again is faster than that.
+const (
+	portPatience = time.Second
+	portInterval = 5 * time.Millisecond
+)
+
+// listenPatiently calls open until the port is free or patience ends.
+func listenPatiently(open func() (*loop.Listener, error)) (*loop.Listener, error) {
+	for end := time.Now().Add(portPatience); ; time.Sleep(portInterval) {
+		l, err := open()
+		if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(end) {
+			return l, err
+		}
+	}
 }
 
 // front opens a listener that does something before AMQP begins.

@@ -2,6 +2,7 @@ package crash
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -131,6 +132,33 @@ func TestKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantBusy(t, s.Counts())
+}
+
+// TestKill_StartsAgainOnThePort: who supervises a broker starts it again as soon as
+// it is gone, on the same port. The sockets of an io_uring outlive their process
+// by some milliseconds.
+func TestKill_StartsAgainOnThePort(t *testing.T) {
+	binary, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, backend := range backends(t, binary) {
+		dir, port := dataDir(t), "0"
+		for range 4 {
+			p, err := launch(binary, dir, backend, 2, "-p", port)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = p.awaitReady()
+			if killErr := p.kill(); killErr != nil {
+				t.Fatal(killErr)
+			}
+			if err != nil {
+				t.Fatalf("--io %s: %v", backend, err)
+			}
+			port = fmt.Sprint(p.Addr.Port())
+		}
+	}
 }
 
 // busy says whether a run has tried what it is for: on a busy machine that may
