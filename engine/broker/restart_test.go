@@ -17,8 +17,9 @@ func (e *env) fenceLog(d *sim.Disk, log *segstore.Log, put func()) *sim.Injectio
 	e.t.Helper()
 	fault := d.Inject(sim.Rule{Path: fmt.Sprintf("logs/%016x/*", log.ID()), Calls: sim.CallWrite | sim.CallSync | sim.CallCreate})
 	put()
-	log.Roll() // what is in it goes to a segment, however little it is
 	log.WantDurable()
+	e.await("what was put is durable, or cannot be", func() bool { return log.Durable() == log.Next() || log.Err() != nil })
+	log.Roll() // what the journal has of it goes to a segment, however little it is
 	e.await("the log is fenced", func() bool { return log.Err() != nil })
 	return fault
 }
