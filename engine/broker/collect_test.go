@@ -213,3 +213,25 @@ func TestReadStream(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
+
+// TestPurgeSome_ShowsOneThatExpires: what is first after a purge of some expires
+// in its time, although nobody looked at it before.
+func TestPurgeSome_ShowsOneThatExpires(t *testing.T) {
+	t.Parallel()
+	e := openClocked(t, sim.New(sim.Options{}), 1000)
+	defer e.close()
+	q := e.queue(QueueDeclare{Name: "q"}, nil)
+	e.put(q, e.now, "", "for ever", "for ever too")
+	e.put(q, e.now, "10", "short")
+	e.until(2000)
+	if n := q.Counts().Ready; n != 3 {
+		t.Fatalf("%d messages: one behind others does not expire", n)
+	}
+	if n, err := q.PurgeSome(2); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	e.until(2001)
+	if n := q.Counts().Ready; n != 0 {
+		t.Errorf("%d messages: the one that the purge brought to the front is still there", n)
+	}
+}

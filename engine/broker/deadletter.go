@@ -22,8 +22,9 @@ import (
 //	at-least-once  appending and settling is one transaction of the store: after
 //	               a crash either both are durable or neither is. Where there is
 //	               no route, or a queue refuses, the letter stays and is tried
-//	               again every second, those behind it waiting; where only one of
-//	               several queues refused, the others get it once more.
+//	               again every second, those behind it waiting. Where only one of
+//	               several queues refused, the others are left out then (but for a
+//	               restart in between).
 //
 // A body in a file of its own gets another name in each target's directory; its
 // bytes are not touched.
@@ -104,7 +105,8 @@ type mover struct {
 	link    *bodyLink
 	doomed  []doomedBodies
 	retryAt int64
-	told    bool   // that there is no route; once
+	told    bool // that there is no route; once
+	given   givenLetters
 	gather  gather // of delayed messages; see gather.go
 }
 
@@ -114,7 +116,7 @@ func (m *mover) close() {
 		m.builder.Release()
 		m.builder = nil
 	}
-	m.gather = gather{}
+	m.gather, m.given = gather{}, nil
 }
 
 // letter is what the letters of one template and reason have in common.
@@ -189,14 +191,14 @@ func (k *keeper) moveRun(q *Queue, set *settings, run deadRun, now int64) (again
 	b := m.builder
 	b.Reset(now)
 	var rec segstore.Record
-	var current *letter
+	var base, current *letter
 	var body bodies.Ref
 	number, count, external := -1, uint64(0), false
 	for count < run.count && b.Size() < segstore.BatchBytesTarget && m.reader.Next(&rec) {
-		next := current
 		if rec.Template != number {
-			next = k.letter(q, set, run.why, m.reader.Template(rec.Template), now)
+			base = k.letter(q, set, run.why, m.reader.Template(rec.Template), now)
 		}
+		next := m.given.left(base, rec.Offset)
 		if current != nil && (next.lost != current.lost || !slices.Equal(next.targets, current.targets)) {
 			break
 		}
@@ -233,7 +235,7 @@ func (k *keeper) moveRun(q *Queue, set *settings, run deadRun, now int64) (again
 		refs = []BodyAt{{Index: 0, Ref: body}}
 	}
 	if set.atLeastOnce {
-		return k.moveSafely(q, current, count, refs, now)
+		return k.moveSafely(q, current, run.first, count, refs, now)
 	}
 	for _, target := range current.targets {
 		// Who refuses has it lost, as documented.
@@ -250,80 +252,6 @@ func (k *keeper) reportRefusal(q, target *Queue, err error) {
 	if err != nil && !errors.As(err, &full) {
 		k.broker.logger.Error("dead letters could not be delivered", "from", q.Name, "to", target.Name, "vhost", q.VHost.Name, "err", err)
 	}
-}
-
-// moveSafely is the end of moveRun for at-least-once.
-func (k *keeper) moveSafely(q *Queue, l *letter, count uint64, refs []BodyAt, now int64) (again int64) {
-	m := &q.upkeep.move
-	if len(l.targets) == 0 && !l.lost {
-		if !m.told {
-			m.told = true
-			k.broker.logger.Warn("dead letters have nowhere to go and stay in their queue until they have (at-least-once)",
-				"queue", q.Name, "vhost", q.VHost.Name, "exchange", string(l.exchange), "routing_key", string(l.key))
-		}
-		m.retryAt = now + retryInterval
-		return m.retryAt
-	}
-	m.told = false
-	tx := k.broker.store.Begin()
-	failed := false
-	var refused []int // by one of the targets at least: others may get them twice
-	for _, target := range l.targets {
-		end, _, err := target.Publish(m.builder, now, refs...)
-		inLog := count
-		var full *Overflow
-		if errors.As(err, &full) {
-			inLog, err = uint64(full.Appended), nil
-			if inLog < count { // else they have become that queue's dead letters
-				refused = MergeRefused(refused, full.Refused)
-			}
-		}
-		if err == nil && end > 0 {
-			tx.Appended(target.log, end-inLog, end)
-		}
-		failed = failed || err != nil
-		k.reportRefusal(q, target, err)
-	}
-	var ids []uint64
-	if !failed {
-		ids = q.settleMoved(tx, count, refused)
-	}
-	ticket := tx.End()
-	if len(ids) > 0 {
-		m.doomed = append(m.doomed, doomedBodies{ids, ticket})
-	}
-	if failed || len(refused) > 0 {
-		m.retryAt = now + retryInterval
-		return m.retryAt
-	}
-	return 0
-}
-
-// settleMoved settles, in a transaction, those of the first count dead letters
-// that were not refused; the others stay. It returns their external bodies.
-func (q *Queue) settleMoved(tx *segstore.Tx, count uint64, refused []int) (ids []uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.deleted {
-		return nil
-	}
-	l := &q.upkeep.dead
-	run := l.front()
-	l.pop(count)
-	l.putBack(run.first, refused, run.why)
-	settle := func(from, to uint64) {
-		if from < to {
-			ids = append(ids, q.settle(from, to-from)...)
-			tx.Settled(q.log, from, to-from)
-		}
-	}
-	at := run.first
-	for _, n := range refused {
-		settle(at, run.first+uint64(n))
-		at = run.first + uint64(n) + 1
-	}
-	settle(at, run.first+count)
-	return ids
 }
 
 // letter prepares the letters of one template.
