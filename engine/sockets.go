@@ -62,10 +62,10 @@ func (e *Engine) loopListener(name string, open func() (*loop.Listener, error)) 
 }
 
 // The kernel closes what an io_uring holds a while after its process is gone: 7 ms
-// on an idle machine, and somebody who waits for a killed broker and starts it
-// again is faster than that.
+// on an idle machine, much longer on a busy one, and somebody who waits for a killed
+// broker and starts it again is faster than that.
 const (
-	portPatience = time.Second
+	portPatience = 3 * time.Second
 	portInterval = 5 * time.Millisecond
 )
 

@@ -145,7 +145,7 @@ func TestKill_StartsAgainOnThePort(t *testing.T) {
 	for _, backend := range backends(t, binary) {
 		dir, port := dataDir(t), "0"
 		for range 4 {
-			p, err := launch(binary, dir, backend, 2, "-p", port)
+			p, err := launch(binary, dir, backend, 2, "-p", port, "--bind", "127.0.99.6") // where nobody else takes a port
 			if err != nil {
 				t.Fatal(err)
 			}
