@@ -152,6 +152,45 @@ func TestDeliveryLimit(t *testing.T) {
 	}
 }
 
+// TestDeliveryLimit_HeaderOfThePublisher: where the broker counts, nobody else says
+// how often a message came back; elsewhere the header is one like others.
+func TestDeliveryLimit_HeaderOfThePublisher(t *testing.T) {
+	t.Parallel()
+	c := open(t, start(t))
+	declareWith(c, "counts", 0, "x-delivery-limit", 3)
+	c.Declare("plain", 0)
+	c.OpenChannel(2)
+	publish := func(queue, body string) {
+		c.Publish(1, amqptest.Message{Key: queue, Body: body, Properties: &amqp.Properties{
+			Flags: amqp.FlagHeaders | amqp.FlagDeliveryMode, DeliveryMode: 2, Headers: table("x-delivery-count", 77, "n", 1),
+		}})
+		c.Sync(1)
+	}
+	for _, body := range []string{"small", strings.Repeat("large", 300_000)} {
+		publish("plain", body)
+		if got := headers(c.Get(2, "plain", amqptest.NoAck)); got != "{x-delivery-count=77 n=1}" {
+			t.Errorf("a queue that does not count: %s", got)
+		}
+		publish("counts", body)
+		got := c.Get(2, "counts", 0)
+		if h := headers(got); h != "{n=1}" {
+			t.Errorf("got for the first time: %s", h)
+		}
+		c.Nack(2, got.Method.(*amqp.BasicGetOk).DeliveryTag, amqptest.Requeue)
+		c.Sync(2)
+		publish("counts", body)
+		c.Subscribe(2, "counts", "t", 0)
+		for _, want := range []string{"{n=1 x-delivery-count=1}", "{n=1}"} {
+			got := c.Read()
+			if h := headers(got); h != want || string(got.Body) != body {
+				t.Errorf("consumed: %s, want %s", h, want)
+			}
+			c.Ack(2, got.Method.(*amqp.BasicDeliver).DeliveryTag, 0)
+		}
+		amqptest.Ask[*amqp.BasicCancelOk](c, 2, &amqp.BasicCancel{ConsumerTag: []byte("t")})
+	}
+}
+
 // Dead letters with a body in a file of its own: the file moves on.
 func TestDeadLetter_Large(t *testing.T) {
 	t.Parallel()

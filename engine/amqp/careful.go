@@ -14,12 +14,10 @@ import (
 // at is not the template's alone.
 func (cs *consumer) beCareful(t *segstore.Template) bool {
 	cs.deadline = cs.from.Deadline(cs.record.Timestamp, t.Properties, cs.run.Redelivered)
+	t.Properties = cs.from.WithCount(t.Properties, cs.record.Offset, cs.run.Redelivered)
 	counted := cs.run.Redelivered && cs.from.CountsDeliveries()
 	if !counted && cs.deadline == broker.NoDeadline {
 		return false
-	}
-	if counted {
-		t.Properties = broker.WithDeliveryCount(t.Properties, cs.from.DeliveryCount(cs.record.Offset))
 	}
 	cs.number = -1
 	return true
@@ -50,8 +48,6 @@ func (g *pendingGet) keep(c *conn, record *segstore.Record, t *segstore.Template
 		g.run = broker.Run{}
 		return false
 	}
-	if g.run.Redelivered && g.from.CountsDeliveries() {
-		t.Properties = broker.WithDeliveryCount(t.Properties, g.from.DeliveryCount(record.Offset))
-	}
+	t.Properties = g.from.WithCount(t.Properties, record.Offset, g.run.Redelivered)
 	return true
 }

@@ -108,9 +108,7 @@ func (q *Queue) examine(r *waitingReader, run Run, bodyBytes uint64) (m Message,
 		from.Expire(run.First, 1)
 		return m, false, nil
 	}
-	if run.Redelivered && from.CountsDeliveries() {
-		m.Properties = WithDeliveryCount(m.Properties, from.DeliveryCount(run.First))
-	}
+	m.Properties = from.WithCount(m.Properties, run.First, run.Redelivered)
 	return m, true, nil
 }
 

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"maps"
@@ -72,20 +73,42 @@ func (q *Queue) DeliveryCount(offset uint64) uint32 {
 	return q.upkeep.counts.of[offset]
 }
 
-// WithDeliveryCount returns encoded properties with the header x-delivery-count;
-// without it when the count is 0.
-func WithDeliveryCount(properties []byte, count uint32) []byte {
+// headerCount is the header that tells a message's count.
+const headerCount = "x-delivery-count"
+
+// WithCount returns the encoded properties of a message as they are delivered: where
+// the queue counts, the header x-delivery-count is the broker's alone. The first
+// time there is none, whatever the message brought along: programs publish again
+// what they got, with its headers.
+func (q *Queue) WithCount(properties []byte, offset uint64, redelivered bool) []byte {
+	if !q.CountsDeliveries() {
+		return properties
+	}
+	count := uint32(0)
+	if redelivered {
+		count = q.DeliveryCount(offset)
+	}
+	return withCount(properties, count)
+}
+
+func withCount(properties []byte, count uint32) []byte {
+	if count == 0 && !bytes.Contains(properties, []byte(headerCount)) {
+		return properties
+	}
 	p, err := amqp.DecodeProperties(clearMarks(properties))
-	if err != nil || count == 0 {
+	if err != nil {
 		return properties
 	}
 	if p.Flags&amqp.FlagHeaders == 0 {
 		p.Headers = nil
 	}
 	b := amqp.NewTableBuilder(p.Headers)
-	b.SetInt64("x-delivery-count", int64(count))
+	b.Delete(headerCount)
+	if count > 0 {
+		b.SetInt64(headerCount, int64(count))
+		p.Flags |= amqp.FlagHeaders
+	}
 	p.Headers = b.Table()
-	p.Flags |= amqp.FlagHeaders
 	counted := p.Append(nil)
 	if IsExternal(properties) {
 		MarkExternal(counted)

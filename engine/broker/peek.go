@@ -94,9 +94,7 @@ func (q *Queue) copyMessages(ctx context.Context, runs []Run, count, bodyBytes u
 			}
 			since = 0 // from here on time may run as it likes
 			m.Redelivered = run.Redelivered
-			if run.Redelivered && run.Queue.CountsDeliveries() {
-				m.Properties = WithDeliveryCount(m.Properties, run.Queue.DeliveryCount(at))
-			}
+			m.Properties = run.Queue.WithCount(m.Properties, at, run.Redelivered)
 			list = append(list, m)
 			bytes += uint64(len(m.Body) + len(m.Properties))
 			at++

@@ -44,7 +44,7 @@ func FuzzDeadProperties(f *testing.F) {
 			t.Fatalf("%x does not tell of the death", headers)
 		}
 		Expiration(dead)
-		WithDeliveryCount(dead, 3)
+		withCount(withCount(dead, 3), 0)
 	})
 }
 
