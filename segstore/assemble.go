@@ -9,7 +9,7 @@ import (
 
 // assemble sets the log's offsets from what was found on disk, and in the
 // journal, whose batches are in the chunks already.
-func (s *Store) assemble(l *Log, rec *recovery) error {
+func (s *Store) assemble(l *Log, rec *recovery) {
 	ranges, low := &rec.settled.ranges, rec.settled.low
 	next := max(rec.next, rec.settled.end, rec.settled.low)
 	if n := len(l.chunks); n > 0 {
@@ -23,16 +23,6 @@ func (s *Store) assemble(l *Log, rec *recovery) error {
 	for _, seg := range l.segments {
 		l.settleGap(ranges, interval{at, seg.base})
 		at, next = seg.next, max(next, seg.next)
-		if seg.sealed && seg.records < seg.next-seg.base && seg.next > low {
-			var holes intervalSet
-			if err := s.findHoles(l, seg, &holes); err != nil {
-				return err
-			}
-			holes.each(func(iv interval) bool {
-				l.settleGap(ranges, iv)
-				return true
-			})
-		}
 	}
 	l.settleGap(ranges, interval{at, next})
 	named := max(rec.settled.end, at)
@@ -74,7 +64,6 @@ func (s *Store) assemble(l *Log, rec *recovery) error {
 		l.list(listDirty)
 	}
 	l.relist()
-	return nil
 }
 
 // settleGap adds the offsets of a gap between batches on disk to set, but for

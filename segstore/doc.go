@@ -32,6 +32,7 @@
 //	scan.go         walking a segment file       quarantine.go   what is put aside
 //	reopen.go       lifting a fence              remake.go       ... by new files
 //	remakefile.go   ... one of them              rename.go       ... in place of the old
+//	unread.go       logs that cannot be read at a start, and later can
 //
 // # Life of a record
 //
@@ -193,7 +194,8 @@
 //  12. A file of the journal is overwritten only when a Done entry for it is synced
 //     in the other one. That is written only when, for every log with entries in
 //     the file, the segments are synced, and what neither they nor the settled
-//     file has is carried over. For a fenced log the file is put aside instead.
+//     file has is carried over. For a fenced log the file is put aside instead, and
+//     so it is for an unread one (invariant 15).
 //  13. All of a transaction is in one group of the journal. Its batches go to
 //     segments, and segments that it settled are removed, only when that group
 //     is synced.
@@ -204,6 +206,10 @@
 //     unsealed tail has no holes, footers and unsettled batches are never touched,
 //     and whoever walks a segment from its start meets batches and marks, or
 //     damage. A failure here fences nothing.
+//  15. A log that cannot be read when it is opened keeps no other from it. It is
+//     fenced, shows no offsets and gives none; nothing is written to its files, and
+//     what the journal has of it, in its two files or in kept ones, stays until
+//     the log is read and all of it is in segments, or it is deleted (unread.go).
 //
 // # What a crash can leave, and what mends it
 //
@@ -249,7 +255,7 @@
 // # Threading and locks
 //
 // All methods of Store and Log may be called from any goroutine, also from event
-// loops: none waits for the disk, except Open, OpenLog, Log.Reopen, ListLogs,
+// loops: none waits for the disk, except Open, OpenLog, Log.Reopen, Log.Reread, ListLogs,
 // Quarantine, Close and Crash. A Batch and a Reader belong to one goroutine at a time.
 //
 // Lock order: gate.mu, then Log.mu, then one of Store.mu, Store.chunkMu, fetcher.mu,
@@ -262,7 +268,7 @@
 // under Store.mu. Of a log's disk side (segments, acks) the flusher is the only writer, under
 // the log's mutex where others read it: it reads them without. Between Log.filing
 // being set, by the flusher, and being cleared, by the filer, the filer is that, or
-// with journaled.reopening a call of Reopen. (The puncher makes
+// with journaled.reopening a call of Reopen or Reread. (The puncher makes
 // holes in sealed segments, which the flusher does not write to any more.) The fields of a
 // segment that only it uses (created, entrySynced, unsynced, bare, full,
 // footerDirty), and the journal, need no lock at all.

@@ -24,6 +24,7 @@ type journaled struct {
 	unclaimed  bool    // found in the journal by Open, not opened since
 	reopening  bool    // the log's files are those of a call of Reopen
 	swapping   bool    // which gives new files their names: reads behind the tail wait
+	unread     bool    // what is stored of the log is not known, see unread.go
 	acks       *[]byte // it; nil: none
 	txSettle   uint64  // round of the last settling by a transaction, or txWaiting; 0 when synced
 }

@@ -103,6 +103,21 @@ func (c *fileCache) forget(key fileKey) {
 	}
 }
 
+// forgetLog forgets all files of a log.
+func (c *fileCache) forgetLog(id uint64) {
+	c.mu.Lock()
+	var keys []fileKey
+	for key := range c.open {
+		if key.log == id {
+			keys = append(keys, key)
+		}
+	}
+	c.mu.Unlock()
+	for _, key := range keys {
+		c.forget(key)
+	}
+}
+
 func (c *fileCache) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

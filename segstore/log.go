@@ -131,7 +131,7 @@ func (l *Log) append(b *Batch, force bool) (base uint64, err error) {
 }
 
 func (l *Log) refuses(force bool) bool {
-	return l.err != nil && (!force || l.deleted || l.err == ErrClosed)
+	return l.err != nil && (!force || l.deleted || l.err == ErrClosed || l.journaled.unread)
 }
 
 // appendLarge gives the batch a chunk of its own, filled before the lock is
@@ -349,6 +349,9 @@ func (l *Log) Delete() error {
 	wakes := l.dropBlocks(ErrDeleted)
 	if l.err != nil && l.err != ErrClosed {
 		l.store.fencedLogs.Add(-1)
+	}
+	if l.journaled.unread {
+		l.store.unreadLogs.Add(-1)
 	}
 	l.fence(ErrDeleted)
 	l.list(listUrgent)

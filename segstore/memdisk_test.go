@@ -60,6 +60,9 @@ func (f *memFile) Name() string { return f.path }
 func (f *memFile) Size() (int64, error) {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
+	if err := f.d.check("size", f.path); err != nil {
+		return 0, err
+	}
 	return int64(len(f.node.data)), nil
 }
 func (f *memFile) Close() error {
@@ -231,6 +234,9 @@ func (d *memDisk) ReadDir(p string) ([]fs.DirEntry, error) {
 	n := d.find(p)
 	if n == nil {
 		return nil, notExist("readdir", p)
+	}
+	if err := d.check("readdir", p); err != nil {
+		return nil, err
 	}
 	var out []fs.DirEntry
 	for _, name := range slices.Sorted(maps.Keys(n.children)) {

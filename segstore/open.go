@@ -82,9 +82,13 @@ func (s *Store) shutdown(flush bool) error {
 	s.mu.Lock()
 	logs := slices.Collect(maps.Values(s.logs))
 	s.mu.Unlock()
+	var fenced error
 	for _, l := range logs { // what is appended from here on is refused
 		l.mu.Lock()
 		l.fence(ErrClosed)
+		if l.err != ErrClosed && !l.deleted {
+			fenced = l.err // its files are not as this stop would have them
+		}
 		l.mu.Unlock()
 	}
 	s.gate.mu.Unlock()
@@ -95,7 +99,7 @@ func (s *Store) shutdown(flush bool) error {
 		s.flushAll()
 	}
 	s.abandon()
-	return cmp.Or(s.flusher.firstErr, s.filer.firstErr)
+	return cmp.Or(s.flusher.firstErr, s.filer.firstErr, fenced)
 }
 
 // flushAll writes everything to segments and settled files, and marks the
@@ -148,6 +152,7 @@ type LogOptions struct {
 
 // OpenLog opens the log with that id, reading what is on disk; if nothing is,
 // the log is new and empty, and owns no file until something has to be written.
+// If it cannot be read, the log is fenced (see unread.go): Unread says why.
 func (s *Store) OpenLog(id uint64, o LogOptions) (*Log, error) {
 	if err := s.journal.failed.Load(); err != nil && !o.Transient {
 		return nil, *err
@@ -175,20 +180,13 @@ func (s *Store) OpenLog(id uint64, o LogOptions) (*Log, error) {
 	}
 	// The flusher may come by as soon as the log is listed.
 	l.mu.Lock()
-	var err error
 	if unseen {
-		err = s.assemble(l, new(recovery))
-	} else {
-		err = s.recoverLog(l)
+		s.assemble(l, new(recovery))
+	} else if err := s.recoverLog(l); err != nil {
+		l.setUnread(err)
 	}
-	if err == nil {
-		l.retain(o.Retained)
-	}
+	l.retain(o.Retained)
 	l.mu.Unlock()
-	if err != nil {
-		s.forgetLog(l)
-		return nil, err
-	}
 	return l, nil
 }
 
@@ -217,7 +215,7 @@ func (s *Store) forgetLog(l *Log) {
 func (s *Store) findHighestID() error {
 	entries, err := s.disk.ReadDir(logsDir)
 	if err != nil {
-		return fmt.Errorf("segstore: %w", err)
+		return fmt.Errorf("segstore: all logs are in this directory: mend the disk or the permissions, or restore the data directory from a backup: %w", err)
 	}
 	for _, e := range entries {
 		if id, ok := parseLogDir(e.Name()); ok {
@@ -244,9 +242,9 @@ func (s *Store) ListLogs() ([]uint64, error) {
 		id, ok := parseLogDir(e.Name())
 		switch {
 		case strings.Contains(e.Name(), quarantineSuffix):
-		case !ok || !e.IsDir():
+		case !ok: // a log's name with something else under it is a log that cannot be read
 			if _, err := s.setAside(logsDir, e.Name(), slog.LevelError, errors.New("not the directory of a log")); err != nil {
-				return nil, err
+				s.o.Logger.Error("segstore: what is not the directory of a log stays", "name", e.Name(), "error", err)
 			}
 		default:
 			ids = append(ids, id)
@@ -257,7 +255,7 @@ func (s *Store) ListLogs() ([]uint64, error) {
 	s.mu.Unlock()
 	for _, l := range logs {
 		l.mu.Lock()
-		if l.journaled.unclaimed && l.unsettled() > 0 {
+		if l.journaled.unclaimed && (l.unsettled() > 0 || l.journaled.unread) {
 			ids = append(ids, l.id)
 		}
 		l.mu.Unlock()
@@ -331,7 +329,7 @@ func (s *Store) trash(l *Log) bool {
 			s.o.Logger.Warn("segstore: a file of the journal that is not needed any more stays", "error", err)
 		}
 	}
-	if len(l.segments) == 0 && l.acks == nil {
+	if len(l.segments) == 0 && l.acks == nil && !l.journaled.unread {
 		return false
 	}
 	for _, seg := range l.segments {

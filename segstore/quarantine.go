@@ -28,7 +28,10 @@ func (s *Store) Quarantine(id uint64) error {
 	if !l.claim(nil) {
 		return fmt.Errorf("segstore: log %d is open", id)
 	}
-	err := s.onFlusher(func() error { return s.quarantineLog(l) })
+	err := l.Unread() // what the journal has of it can't go to its files
+	if err == nil {
+		err = s.onFlusher(func() error { return s.quarantineLog(l) })
+	}
 	if err != nil {
 		l.mu.Lock()
 		l.journaled.unclaimed = true

@@ -14,11 +14,20 @@ import (
 
 // recovery is what is known of a log before its offsets are put together.
 type recovery struct {
-	settled settledState // the settled file's, and what the journal adds
-	holes   intervalSet  // in unsealed segments: no batch, or a bad one
-	bad     []badBytes
-	next    uint64 // offsets that were in use end here
-	stale   bool   // the journal knows more than the settled file
+	settled  settledState // the settled file's, and what the journal adds
+	holes    intervalSet  // in segments: no batch, or a bad one
+	bad      []badBytes
+	headless []headless
+	next     uint64 // offsets that were in use end here
+	stale    bool   // the journal knows more than the settled file
+}
+
+// headless is a segment with an unreadable header. It is set aside when all else
+// of the log has been read, not before: only its name tells which offsets to avoid.
+type headless struct {
+	base, end uint64 // offsets in it that were in use
+	level     slog.Level
+	why       error
 }
 
 // badBytes are bytes of a segment between good batches.
@@ -37,11 +46,12 @@ func (s *Store) recoverLog(l *Log) error {
 	if err := s.scanLog(l, rec); err != nil {
 		return err
 	}
-	return s.assemble(l, rec)
+	s.assemble(l, rec)
+	return nil
 }
 
 // scanLog reads the log's directory: segments by their trailers, those without
-// one by a scan, then the settled file.
+// one by a scan, then the settled file and the holes that matter.
 func (s *Store) scanLog(l *Log, rec *recovery) error {
 	entries, err := s.disk.ReadDir(l.dir())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,7 +64,9 @@ func (s *Store) scanLog(l *Log, rec *recovery) error {
 	for _, e := range entries {
 		base, isSegment := parseSegmentName(e.Name())
 		switch {
-		case isSegment && e.Type().IsRegular():
+		case (isSegment || e.Name() == settledName) && e.Type()&^fs.ModeSymlink != 0:
+			err = fmt.Errorf("%s is not a file", l.path(e.Name()))
+		case isSegment:
 			bases = append(bases, base)
 		case e.Name() == settledName, strings.Contains(e.Name(), quarantineSuffix):
 		case e.Name() == settledTempName, strings.HasSuffix(e.Name(), segmentTempSuffix):
@@ -78,11 +90,21 @@ func (s *Store) scanLog(l *Log, rec *recovery) error {
 		}
 		rec.next = max(rec.next, end)
 	}
-	return s.recoverSettled(l, rec, entries)
+	if err := s.recoverSettled(l, rec, entries); err != nil {
+		return err
+	}
+	for _, seg := range l.segments {
+		if seg.sealed && seg.records < seg.next-seg.base && seg.next > rec.settled.low {
+			if err := s.findHoles(l, seg, &rec.holes); err != nil {
+				return err
+			}
+		}
+	}
+	return s.setHeadlessAside(l, rec)
 }
 
 // recoverSegment opens one segment file and returns the end of the offsets it
-// used. One with an unreadable header is set aside.
+// used. One with an unreadable header is to be set aside.
 func (s *Store) recoverSegment(l *Log, rec *recovery, base, ceiling uint64) (end uint64, err error) {
 	name := segmentName(base)
 	h, err := s.files.acquire(fileKey{l.id, base}, l.path(name), disk.ReadWrite)
@@ -124,11 +146,8 @@ func (s *Store) recoverSegment(l *Log, rec *recovery, base, ceiling uint64) (end
 		if !s.o.AfterCleanStop && allZeros(head) { // whatever sync covers the batches covers the header
 			level, err = slog.LevelWarn, errNeverSynced
 		}
-		moved, err := s.setAside(l.dir(), name, level, err)
-		if !moved {
-			found = max(found, base+1) // no other segment may want the name
-		}
-		return found, err
+		rec.headless = append(rec.headless, headless{base: base, end: found, level: level, why: err})
+		return found, nil
 	}
 	if !seg.decodeTrailer(tail[:readTail.N], bytes) || seg.next > ceiling {
 		*seg = segment{base: base, next: base, sizeNext: base, size: segmentHeaderBytes, end: segmentHeaderBytes, created: true, unsynced: true, bare: true, mapped: true}
@@ -286,6 +305,20 @@ func (s *Store) keepCopy(l *Log, name string, sc *scanner, from, to int64) (kept
 		pos += int64(len(w))
 	}
 	return kept, nil
+}
+
+// setHeadlessAside sets the segments with unreadable headers aside.
+func (s *Store) setHeadlessAside(l *Log, rec *recovery) error {
+	for _, h := range rec.headless {
+		moved, err := s.setAside(l.dir(), segmentName(h.base), h.level, h.why)
+		if err != nil {
+			return err
+		}
+		if !moved {
+			rec.next = max(rec.next, h.base+1) // no other segment may want the name
+		}
+	}
+	return nil
 }
 
 // recoverSettled reads the settled file, if there is one. What of it is

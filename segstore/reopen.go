@@ -125,6 +125,8 @@ func (l *Log) reopenable() error {
 		return ErrNotFenced
 	case l.err == ErrClosed:
 		return ErrClosed
+	case l.journaled.unread:
+		return l.err
 	case failed != nil && !l.transient:
 		return fmt.Errorf("%w: %w", ErrJournalFailed, *failed)
 	case l.filing:

@@ -3,6 +3,7 @@ package segstore
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"sort"
@@ -50,8 +51,8 @@ type replayed struct {
 	log     *Log
 	deleted uint64 // ordinal of its last deletion
 	sources [3]bool
-	looked  []*segment // sealed ones whose holes are in recovery.holes
-	suspect uint64     // from this offset on unsealed segments are written again, 0 for none, else plus 1
+	suspect uint64 // from this offset on unsealed segments are written again, 0 for none, else plus 1
+	unread  bool   // its files cannot be read
 }
 
 // replayJournal opens the journal and does all of the above.
@@ -61,6 +62,10 @@ func (s *Store) replayJournal() error {
 	w, err := journal.Open(journal.Options{
 		Disk: s.disk, Arena: s.arena, Logger: s.o.Logger, LimitBytes: s.o.JournalBytes, AheadBytes: s.tune.aheadBytes,
 	})
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		return fmt.Errorf("segstore: all logs need the journal, which has what was confirmed last: mend the disk or the permissions, or restore the data directory from a backup: %w", err)
+	}
 	if err != nil {
 		return fmt.Errorf("segstore: %w", err)
 	}
@@ -84,23 +89,23 @@ func (s *Store) replayJournal() error {
 	}
 	maps.DeleteFunc(rp.logs, func(_ uint64, r *replayed) bool { return r.sources == [3]bool{} })
 	for _, id := range slices.Sorted(maps.Keys(rp.logs)) {
-		if err := rp.open(id, rp.logs[id]); err != nil {
-			return err
-		}
+		rp.open(id, rp.logs[id])
 	}
 	if err := w.Replay(rp.second); err != nil {
 		return fmt.Errorf("segstore: %w", err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(rp.logs)) {
 		r := rp.logs[id]
-		if err := rp.refresh(r); err != nil {
-			return err
+		if r.unread {
+			continue
 		}
+		err := rp.refresh(r)
 		r.log.mu.Lock()
-		err := s.assemble(r.log, &r.recovery)
+		s.assemble(r.log, &r.recovery)
 		r.log.mu.Unlock()
-		if err != nil {
-			return err
+		if err != nil && r.log.Withhold(err) {
+			s.o.Logger.Error("segstore: the log is fenced: it takes no records until it is opened again; check the disk, then use basaltmqctl restart_queue, or restart the broker",
+				"log", id, "error", err)
 		}
 	}
 	if w.OldCounts() {
@@ -129,13 +134,18 @@ func (rp *replay) first(e *journal.Entry, from journal.Source, ordinal uint64) e
 		r = new(replayed)
 		rp.logs[e.ID] = r
 	}
+	return r.note(e, from, ordinal)
+}
+
+// note is the first pass for an entry of the log.
+func (r *replayed) note(e *journal.Entry, from journal.Source, ordinal uint64) error {
 	if e.First > offsetMax || e.End > offsetMax {
 		return fmt.Errorf("%w: offset overflows", journal.ErrGroup)
 	}
 	st := &r.settled
 	switch e.Kind {
 	case journal.Deleted:
-		*r = replayed{deleted: ordinal}
+		*r = replayed{log: r.log, deleted: ordinal}
 		return nil
 	case journal.Low:
 		st.low = st.ranges.advance(max(st.low, e.First))
@@ -160,7 +170,7 @@ func (rp *replay) file(from journal.Source) int {
 }
 
 // open makes the log and reads its directory.
-func (rp *replay) open(id uint64, r *replayed) error {
+func (rp *replay) open(id uint64, r *replayed) {
 	s := rp.store
 	l := &Log{store: s, id: id}
 	l.journaled.unclaimed = true
@@ -172,18 +182,28 @@ func (rp *replay) open(id uint64, r *replayed) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := s.scanLog(l, &r.recovery); err != nil {
-		return err
+		l.setUnread(err)
+		r.unread = true
+	} else {
+		r.begin()
 	}
-	r.settled.low = r.settled.ranges.advance(r.settled.low)
-	l.low.Store(r.settled.low)
-	l.settled = r.settled.ranges
 	for from, has := range r.sources {
-		if i := rp.file(journal.Source(from)); has && l.journaled.files&(1<<i) == 0 {
+		switch i := rp.file(journal.Source(from)); {
+		case !has:
+		case r.unread && journal.Source(from) == journal.FromKept: // nothing is carried over: the kept file stays
+			l.journaled.files |= filesKept
+		case l.journaled.files&(1<<i) == 0:
 			l.journaled.files |= 1 << i
 			s.journal.logs[i] = append(s.journal.logs[i], l)
 		}
 	}
-	return nil
+}
+
+// begin has the second pass know what is settled.
+func (r *replayed) begin() {
+	r.settled.low = r.settled.ranges.advance(r.settled.low)
+	r.log.low.Store(r.settled.low)
+	r.log.settled = r.settled.ranges
 }
 
 // second is the second pass.
@@ -192,47 +212,49 @@ func (rp *replay) second(e *journal.Entry, _ journal.Source, ordinal uint64) err
 		return nil
 	}
 	r := rp.logs[e.ID]
-	if r == nil || ordinal < r.deleted {
+	if r == nil || r.unread || ordinal < r.deleted {
 		return nil
 	}
 	l := r.log
 	l.mu.Lock()
-	for data := e.Data; len(data) > 0; {
+	err := rp.restoreAll(r, e.Data)
+	l.mu.Unlock()
+	if err == nil && rp.store.heldBytes.Load() > rp.bound {
+		rp.spill()
+	}
+	return err
+}
+
+// restoreAll makes the batches of an entry part of the log.
+func (rp *replay) restoreAll(r *replayed, data []byte) error {
+	for len(data) > 0 {
 		n, err := checkBatch(data)
 		if err != nil {
-			l.mu.Unlock()
-			return fmt.Errorf("%w: log %d: %w", journal.ErrGroup, e.ID, err)
+			return fmt.Errorf("%w: log %d: %w", journal.ErrGroup, r.log.id, err)
 		}
-		if err := rp.restore(r, data[:n]); err != nil {
-			l.mu.Unlock()
-			return err
-		}
+		rp.restore(r, data[:n])
 		data = data[n:]
-	}
-	l.mu.Unlock()
-	if rp.store.heldBytes.Load() > rp.bound {
-		rp.spill()
 	}
 	return nil
 }
 
 // restore makes the batch part of the log's chunks, if it is not on disk.
-func (rp *replay) restore(r *replayed, batch []byte) error {
+func (rp *replay) restore(r *replayed, batch []byte) {
 	l := r.log
 	base, end := batchBase(batch), batchEnd(batch)
 	r.next = max(r.next, end)
 	if l.isSettled(base, end) {
-		return nil
+		return
 	}
-	if missing, err := r.missing(base, end); !missing || err != nil {
+	if !r.missing(base, end) {
 		if r.suspect == 0 || base < r.suspect-1 {
 			r.suspect = base + 1
 		}
-		return err
+		return
 	}
 	i := sort.Search(len(l.chunks), func(i int) bool { return l.chunks[i].next > base })
 	if i < len(l.chunks) && l.chunks[i].base < end {
-		return nil // it was carried, and comes a second time
+		return // it was carried, and comes a second time
 	}
 	stray := len(l.segments) > 0 && base < l.segments[len(l.segments)-1].next
 	var c *chunk
@@ -254,7 +276,6 @@ func (rp *replay) restore(r *replayed, batch []byte) error {
 	c.saved, c.savedNext = c.used, c.next
 	l.noteHeld(c)
 	l.next.Store(max(l.next.Load(), end))
-	return nil
 }
 
 // refresh writes the bytes of unsealed segments that the journal has too once
@@ -341,23 +362,17 @@ func (s *Store) writeBack(file disk.File, pos int64, data []byte) error {
 }
 
 // missing reports whether no segment has the offsets [base, end).
-func (r *replayed) missing(base, end uint64) (bool, error) {
+func (r *replayed) missing(base, end uint64) bool {
 	l := r.log
 	for i := len(l.segments) - 1; i >= 0; i-- {
 		switch seg := l.segments[i]; {
 		case base >= seg.next:
-			return true, nil
+			return true
 		case base >= seg.base:
-			if seg.sealed && seg.records < seg.next-seg.base && !slices.Contains(r.looked, seg) {
-				r.looked = append(r.looked, seg)
-				if err := l.store.findHoles(l, seg, &r.holes); err != nil {
-					return false, err
-				}
-			}
-			return r.holes.containsRange(base, end), nil
+			return r.holes.containsRange(base, end)
 		case end > seg.base:
-			return false, nil
+			return false
 		}
 	}
-	return true, nil
+	return true
 }

@@ -79,7 +79,7 @@ func (l *Log) retain(o *RetainedOptions) {
 		return
 	}
 	l.needSpecial().retained = o
-	if o.Skip == 0 {
+	if o.Skip == 0 || l.journaled.unread { // then Reread does the rest
 		return
 	}
 	from := l.next.Load()

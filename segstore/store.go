@@ -183,6 +183,7 @@ type Store struct {
 	punches        atomic.Uint64
 	punchedBytes   atomic.Uint64
 	fencedLogs     atomic.Int64
+	unreadLogs     atomic.Int64 // of them
 
 	histograms Histograms
 
@@ -301,6 +302,7 @@ type Stats struct {
 	Logs           int
 	OpenFiles      int
 	FencedLogs     int
+	UnreadLogs     int    // of them: could not be read when they were opened
 	UnwrittenBytes int64  // appended, neither written nor settled
 	ResidentBytes  int64  // arena bytes of log tails and read blocks
 	WrittenBytes   uint64 // handed to the disk, of any kind
@@ -342,6 +344,7 @@ func (s *Store) Stats() Stats {
 		Logs:           logs,
 		OpenFiles:      s.files.count(),
 		FencedLogs:     int(s.fencedLogs.Load()),
+		UnreadLogs:     int(s.unreadLogs.Load()),
 		UnwrittenBytes: s.unwritten.Load(),
 		ResidentBytes:  s.residentBytes.Load(),
 		WrittenBytes:   s.writtenBytes.Load(),

@@ -19,6 +19,7 @@
 //	journal_test.go    ... transactions and meta records
 //	retained_test.go   ... of logs that keep their records (streams)
 //	reopen_test.go     ... opening fenced logs again
+//	unread_test.go     ... logs that cannot be read at a start
 //	faults_test.go     the operations that damage or starve the disk
 //	check_test.go      comparing store and model
 //	histories_test.go  running many histories, shrinking the one that fails
@@ -58,6 +59,10 @@
 //  14. A fenced log can be opened again on a disk that works, unless the journal
 //     failed. Nothing in it changes by that, and all of it is durable then, also
 //     what was settled.
+//  15. A log whose files cannot be read when the store is opened keeps nothing else
+//     from being opened. It shows nothing, and changes nothing, however many lives
+//     that lasts. When it can be read, in this life or a later one, all other
+//     promises hold of it as if it had not been opened since.
 //
 // After a kill promise 3 counts anew for what was appended in the new life. A
 // record that was only in the page cache when the process died was never

@@ -30,6 +30,16 @@ func (w *world) doFault(o op, l *liveLog, rng *rand.Rand) {
 		}
 	case opReopen:
 		w.reopen(rng)
+	case opUnread:
+		w.planUnreadable(l, rng)
+		w.restart(pick(rng, LossNone, LossKill, LossPower), rng)
+	case opReread:
+		w.reread(rng)
+	case opGiveUp:
+		if l.unread != nil {
+			l.log, l.unread = l.unread, nil
+			w.delete(l)
+		}
 	case opFlip:
 		w.flip(rng, true)
 	case opFlipStopped:

@@ -31,6 +31,10 @@ var punchingHistories atomic.Uint64
 // had something to write anew.
 var reopenings, remakings atomic.Uint64
 
+// rereadings counts the logs that could not be read at a start and were read later,
+// and keepings those of them for which a file of the journal had been put aside.
+var rereadings, keepings atomic.Uint64
+
 // historySecondsMax is how long one history may take before the test says
 // which one hangs. They take milliseconds.
 const historySecondsMax = 60
@@ -88,7 +92,11 @@ func TestHistories(t *testing.T) {
 	}
 	group.Wait()
 	histories, punching := next.Load()-first, punchingHistories.Load()
-	t.Logf("%d histories, %d of them with holes; %d fenced logs opened again, %d of them with records", histories, punching, reopenings.Load(), remakings.Load())
+	t.Logf("%d histories, %d of them with holes; %d fenced logs opened again, %d of them with records; %d unread logs with records read again, %d of them from kept files",
+		histories, punching, reopenings.Load(), remakings.Load(), rereadings.Load(), keepings.Load())
+	if !failed.Load() && histories >= 1000 && (rereadings.Load() < histories/100 || keepings.Load() == 0) {
+		t.Errorf("unread logs were read again %d times in %d histories, %d times from kept files", rereadings.Load(), histories, keepings.Load())
+	}
 	if !failed.Load() && histories >= 1000 && punching < histories/50 {
 		t.Errorf("holes were made in %d of %d histories", punching, histories)
 	}

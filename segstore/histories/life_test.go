@@ -1,6 +1,7 @@
 package histories
 
 import (
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -42,8 +43,10 @@ func (w *world) tryOpen(rng *rand.Rand) bool {
 		},
 	}
 	w.prepare(&o)
+	clean := w.clean
 	warnings := w.lines.warnings.Load()
 	w.fencing, w.fencedLog, w.starved, w.wasStarved = false, 0, w.staysFull, w.staysFull
+	w.makeUnreadable()
 	store, err := segstore.Open(o)
 	if err != nil {
 		w.mustBeCrash("Open", err)
@@ -67,7 +70,7 @@ func (w *world) tryOpen(rng *rand.Rand) bool {
 		return false
 	}
 	w.checkTransactions()
-	if w.clean && w.lines.warnings.Load() != warnings {
+	if clean && len(w.faults) == 0 && w.clean && w.lines.warnings.Load() != warnings {
 		fail("opening after a clean stop complained: %s", *w.lines.last.Load())
 	}
 	return true
@@ -75,8 +78,8 @@ func (w *world) tryOpen(rng *rand.Rand) bool {
 
 // mustBeCrash: nothing but a crash or a failing disk may make opening fail.
 func (w *world) mustBeCrash(what string, err error) {
-	if !w.crashed() && !w.fencing {
-		fail("%s failed: %v", what, err)
+	if !w.crashed() && (!w.fencing || w.unreadLog != 0) {
+		fail("%s failed: %v", what, err) // promise 15
 	}
 	w.note("  %s failed: %v", what, err)
 }
@@ -105,7 +108,11 @@ func (w *world) openLog(l *liveLog) bool {
 		w.mustBeCrash("OpenLog", err)
 		return false
 	}
-	l.log, l.taken, l.at = log, nil, 0
+	l.taken, l.at = nil, 0
+	if err := log.Unread(); err != nil {
+		return w.noteUnread(l, log, err)
+	}
+	l.log = log
 	return w.adopt(l)
 }
 
@@ -227,7 +234,7 @@ func (w *world) stop(loss Loss, rng *rand.Rand) {
 		failed = failed || w.disk.Stats().SyncsFailed > 0
 		w.note("  Close: %v", err)
 		if err != nil {
-			if !w.fencing && !w.wasStarved && !w.crashed() {
+			if !w.fencing && !w.wasStarved && !w.crashed() && !(w.unreadLog != 0 && errors.Is(err, segstore.ErrUnread)) {
 				fail("promise 4: Close: %v", err)
 			}
 			loss = LossKill
@@ -258,7 +265,7 @@ func (w *world) stop(loss Loss, rng *rand.Rand) {
 		successor.SetBudget(0)
 	}
 	w.disk = &gate{Disk: successor}
-	w.faults = nil
+	w.faults, w.unreadLog = nil, 0
 	w.conclude(loss, next)
 	w.tainted = (w.tainted || failed) && next != LossPower
 	w.clean = loss == LossNone && next != LossPower && !w.fencing && !w.wasStarved && w.clean
@@ -281,7 +288,7 @@ func (w *world) conclude(loss, next Loss) {
 		default:
 			l.model.Stop(loss)
 		}
-		l.log = nil
+		l.log, l.unread = nil, nil
 	}
 	for _, d := range w.deleted {
 		d.model.Stop(max(loss, next))

@@ -117,7 +117,7 @@ func (w *world) doGlobal(o op, l *liveLog, rng *rand.Rand) {
 		w.disk.CrashAfter(1 + rng.Int64N(pick[int64](rng, 3, 10, 40)))
 	case opOpenLate:
 		for _, l := range w.logs {
-			if l.log == nil {
+			if l.log == nil && l.unread == nil {
 				w.release()
 				if w.openLog(l) {
 					w.checkTransactions()

@@ -50,6 +50,7 @@ const (
 	themeError               // I/O errors, and crashes
 	themeFlip                // bits flip, and crashes
 	themeRepair              // I/O errors that are mended while the store runs, and crashes
+	themeUnread              // logs that cannot be read at a start, and are mended later
 	themes
 )
 
@@ -95,6 +96,9 @@ const (
 	opOpenLate
 	opBreak // from here on only in themes of their own: others draw as before
 	opReopen
+	opUnread
+	opReread
+	opGiveUp
 	opKinds
 )
 
@@ -103,6 +107,7 @@ var opNames = [opKinds]string{
 	"delete", "cursor", "tick", "sync-tick", "rest", "rest-long", "hold", "step", "release", "commit", "meta", "close", "close-busy", "kill", "power-cut",
 	"arm-crash", "starve", "feed", "fail", "flip", "flip-stopped", "check", "open-late",
 	"break", "reopen",
+	"unread", "reread", "give-up",
 }
 
 func (k opKind) String() string { return opNames[k] }
@@ -120,6 +125,7 @@ var themeWeights = [themes][opKinds]int{
 	themeSpace:  {opStarve: 30, opFeed: 25, opKill: 5, opPowerCut: 8, opArmCrash: 5},
 	themeError:  {opFail: 30, opKill: 8, opPowerCut: 10, opArmCrash: 3},
 	themeFlip:   {opFlip: 15, opFlipStopped: 20, opKill: 8, opPowerCut: 8, opRestLong: 5},
+	themeUnread: {opUnread: 40, opReread: 50, opGiveUp: 2, opClose: 4, opKill: 8, opPowerCut: 12, opArmCrash: 6, opRestLong: 8, opBulk: 8, opReopen: 4},
 	themeRepair: {opBreak: 40, opFail: 4, opReopen: 50, opKill: 6, opPowerCut: 10, opArmCrash: 4, opStarve: 3, opFeed: 6},
 }
 
@@ -145,6 +151,9 @@ func newProgram(seed uint64) *program {
 	}
 	if seed%5 == 2 { // not drawn: seeds that found something keep what they had
 		c.theme = themeRepair
+	}
+	if seed%10 == 4 {
+		c.theme = themeUnread
 	}
 	p := &program{seed: seed, config: c}
 	total := 0

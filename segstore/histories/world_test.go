@@ -40,7 +40,8 @@ func (g *gate) drain() {
 type liveLog struct {
 	model    *LogModel
 	log      *segstore.Log
-	retained bool // its owner drops whole segments from the front
+	unread   *segstore.Log // it, while it cannot be read: log is nil then
+	retained bool          // its owner drops whole segments from the front
 	readers  []*liveReader
 	taken    []uint64 // delivered and not acked, in the order taken
 	at       uint64   // the consumer's position
@@ -65,13 +66,15 @@ type world struct {
 
 	// Of this life.
 	faults     []*sim.Injection
-	fencing    bool   // an I/O error may have fenced something
-	fencedLog  uint64 // only this log, 0 for any
-	starved    bool   // space is short
-	wasStarved bool   // at some time in this life
-	staysFull  bool   // it will still be short when the store is opened again
-	tainted    bool   // a sync failed since the last power cut
-	clean      bool   // nothing unusual may be logged
+	unreadable *sim.Rule // is at work when the store is opened
+	unreadLog  uint64    // whose files it strikes, 0 for none
+	fencing    bool      // an I/O error may have fenced something
+	fencedLog  uint64    // only this log, 0 for any
+	starved    bool      // space is short
+	wasStarved bool      // at some time in this life
+	staysFull  bool      // it will still be short when the store is opened again
+	tainted    bool      // a sync failed since the last power cut
+	clean      bool      // nothing unusual may be logged
 	stops      int
 
 	punches uint64 // of all lives before

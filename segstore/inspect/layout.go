@@ -184,7 +184,7 @@ func (s *survey) lookLogs() error {
 		switch {
 		case strings.Contains(e.Name(), segstore.QuarantineSuffix):
 			s.note(Note, name, "set aside by the broker as unreadable; yours to inspect and to remove")
-		case err != nil || !e.IsDir() || LogDir(id) != name:
+		case err != nil || LogDir(id) != name:
 			s.note(Note, name, "not the directory of a log: the next start sets it aside as %s", segstore.QuarantineSuffix)
 		default:
 			s.lookLog(id)
@@ -210,6 +210,8 @@ func (s *survey) lookLog(id uint64) {
 				log.settledBytes, log.hasSettled = size, true
 				s.bytes += size
 			}
+		case isSegment, e.Name() == segstore.SettledName:
+			s.note(Damage, name, "not a file: the broker starts without this log, and its queue is closed until it is one again")
 		case strings.Contains(e.Name(), segstore.QuarantineSuffix):
 			s.note(Note, name, "set aside by the broker as unreadable; yours to inspect and to remove")
 		case e.Name() == segstore.SettledTempName, strings.HasSuffix(e.Name(), segstore.SegmentTempEnd):

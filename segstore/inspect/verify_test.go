@@ -381,3 +381,10 @@ func TestVerify_OvertakenWrite(t *testing.T) {
 		}
 	}
 }
+
+// A directory where a segment should be: the broker cannot read the log.
+func TestVerify_DirectoryForASegment(t *testing.T) {
+	name := log1 + "00000000000000009999.seg"
+	r := verify(t, with(smallFiles(t, t.TempDir()), name+"/x", []byte("x")))
+	wantFinding(t, r, Damage, name, "not a file")
+}

@@ -7,6 +7,7 @@
 //	format.go   groups and entries as bytes     file.go     reading one file
 //	journal.go  the pair of files               write.go    assembling a group
 //	replay.go   visiting all that counts        kept.go     files that count for one log
+//	entries.go  ... for one log, later
 //
 // # Files: journal/0 and journal/1
 //
@@ -117,7 +118,7 @@
 //
 // # Threading
 //
-// A Journal belongs to one goroutine at a time. Open, Replay, Refresh, Keep,
-// DropKept, and End when it creates a file block on the disk; the rest does
+// A Journal belongs to one goroutine at a time; Entries belong to another. Open, Replay, Refresh, Keep,
+// DropKept, OpenEntries, and End when it creates a file block on the disk; the rest does
 // not: the owner submits the writes that End returns.
 package journal

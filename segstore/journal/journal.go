@@ -319,6 +319,7 @@ func (j *Journal) Carried(bytes int64) { j.carried += bytes }
 // nobody needs any more: a Done entry for it is synced.
 func (j *Journal) Switch() {
 	j.current = 1 - j.current
+	j.files[j.current].scan = fileScan{} // what Open found there
 	j.generation++
 	j.pos, j.synced, j.carried = 0, 0, 0
 }

@@ -28,7 +28,7 @@ func (j *Journal) Keep(i int, generation uint64, ids []uint64) error {
 		if err := j.o.Disk.Link(f.name, name); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("journal: %w", err)
 		}
-		j.kept = append(j.kept, keptFile{name: name, id: id})
+		j.kept = append(j.kept, keptFile{name: name, id: id, scan: f.scan})
 	}
 	if err := j.o.Disk.SyncDir(Dir); err != nil {
 		return fmt.Errorf("journal: %w", err)
