@@ -200,6 +200,9 @@ func (h *Handler) queueRoutes() {
 		if queue.IsStream() {
 			return nil, problemf(http.StatusBadRequest, "queue.purge not supported by stream queues queue '%s' in vhost '%s'", queue.Name, vh.Name)
 		}
+		if err := queue.Unread(); err != nil {
+			return nil, err
+		}
 		if text := q.query("count"); text != "" {
 			count, err := strconv.ParseUint(text, 10, 64)
 			if err != nil {

@@ -103,8 +103,13 @@ func (c *conn) commitBatch() {
 		}
 	}
 	records, external := b.builder, b.external
+	var unread error // what the exchange has seen is not known
 	if b.dedup != nil {
-		records, external = b.dedup.Judge(records, external, now)
+		if unread = b.dedup.Unread(); unread != nil {
+			b.dedup = nil
+		} else {
+			records, external = b.dedup.Judge(records, external, now)
+		}
 	}
 	var refused []int
 	failed := false
@@ -112,7 +117,10 @@ func (c *conn) commitBatch() {
 		var end uint64
 		var behind bool
 		var err error
-		if records.Count() > 0 {
+		if unread != nil {
+			err = unread
+			q.RefuseBodies(external)
+		} else if records.Count() > 0 {
 			end, behind, err = q.Publish(records, now, external...)
 		} else { // all are duplicates: their confirm waits for what was published before
 			end = q.Log().Next()

@@ -137,6 +137,17 @@ func (ch *channel) fail(e *amqp.Error) {
 	ch.closing = true
 }
 
+// cannotRead closes the channel with 541 if what is stored of a queue is not known.
+// Only the channel: what else the connection does has nothing to do with that.
+func (ch *channel) cannotRead(q *broker.Queue, method uint32) bool {
+	err := q.Unread()
+	if err == nil {
+		return false
+	}
+	ch.fail(&amqp.Error{Code: amqp.CodeInternalError, Text: asError(err).Text, MethodID: method})
+	return true
+}
+
 // abandon releases everything the channel holds.
 func (ch *channel) abandon() {
 	c := ch.conn

@@ -148,6 +148,9 @@ func (ch *channel) basicConsume(args []byte) error {
 	if err != nil {
 		return err
 	}
+	if ch.cannotRead(q, amqp.BasicConsumeID) {
+		return nil
+	}
 	if len(ch.consumers) >= consumersMax {
 		return amqp.Errorf(amqp.CodeResourceError, 0, "channel %d has reached its limit of %d consumers", ch.id, consumersMax)
 	}

@@ -99,6 +99,9 @@ func (ch *channel) queuePurge(args []byte) error {
 	if q.IsStream() {
 		return streamLacks("queue.purge", q)
 	}
+	if ch.cannotRead(q, amqp.QueuePurgeID) {
+		return nil
+	}
 	ch.conn.commitBatch()
 	n := q.Purge()
 	return ch.answer(0, nil, m.NoWait, &amqp.QueuePurgeOk{MessageCount: uint32(n)})

@@ -111,6 +111,11 @@ func (t *transaction) commit(ch *channel) error {
 			continue // the exchange is gone since: the message goes nowhere, as without tx
 		}
 		ch.pub.entry, p.entry = entry, entry
+		if d := entry.Dedup; d != nil {
+			if err := d.Unread(); err != nil {
+				return err
+			}
+		}
 		found, err := ch.route(p.exchange, p.key, p.more, p.properties)
 		if err != nil {
 			continue

@@ -74,6 +74,9 @@ func (c *conn) goOnGetting() error {
 		if g.run.Count == 0 {
 			g.run, g.remaining = g.queue.Get()
 			if g.run.Count == 0 {
+				if ch := g.ch; ch.cannotRead(g.queue, amqp.BasicGetID) { // drops the get
+					return nil
+				}
 				g.ch.count(stats.GetEmpty, 1)
 				g.queue.CountGot(stats.GetEmpty, false, 0)
 				c.emitMethod(g.ch.id, &amqp.BasicGetEmpty{})

@@ -127,6 +127,9 @@ func (s *Server) postTo(ctx context.Context, vh *broker.VHost, queues []*broker.
 func (s *Server) append(batch *segstore.Batch, queues []*broker.Queue, dedup *broker.Deduplicator, now int64) (ends []uint64, taken bool, err error) {
 	records := batch
 	if dedup != nil {
+		if err := dedup.Unread(); err != nil {
+			return nil, false, err
+		}
 		records, _ = dedup.Judge(batch, nil, now)
 	}
 	var refused []int

@@ -3,7 +3,6 @@ package broker
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
 
@@ -81,6 +80,13 @@ func (q *Queue) refuseBodies(external []BodyAt) {
 		ids[i] = b.Ref.ID
 	}
 	q.RemoveBodies(ids)
+}
+
+// RefuseBodies gives up the bodies of a batch that q does not get.
+func (q *Queue) RefuseBodies(external []BodyAt) {
+	if len(external) > 0 {
+		q.refuseBodies(external)
+	}
 }
 
 // RemoveBodies removes external bodies that settled messages had.
@@ -173,7 +179,7 @@ func BodyBytes(b *segstore.Batch, external []BodyAt) uint64 {
 
 // openBodies tells queues of the bodies that an earlier run left, and starts
 // looking for their records. Directories that belong to no queue are put aside.
-func (b *Broker) openBodies(known map[uint64]*Queue, found []bodies.Left) error {
+func (b *Broker) openBodies(known map[uint64]*Queue, found []bodies.Left) {
 	var scans []*Queue
 	var stay []uint64
 	for _, left := range found {
@@ -184,7 +190,7 @@ func (b *Broker) openBodies(known map[uint64]*Queue, found []bodies.Left) error 
 			case disk.IsNoSpace(err):
 				stay = append(stay, left.Log)
 			case err != nil:
-				return fmt.Errorf("bodies of log %d belong to no queue, and cannot be put aside: %w", left.Log, err)
+				b.logger.Error("bodies of large messages belong to no queue, and cannot be put aside: the next start tries again", "log", left.Log, "err", err)
 			default:
 				b.logger.Warn("bodies of large messages belong to no queue: their directory is put aside under quarantine/",
 					"log", left.Log, "bodies", len(left.IDs))
@@ -196,7 +202,9 @@ func (b *Broker) openBodies(known map[uint64]*Queue, found []bodies.Left) error 
 			unseen[id] = struct{}{}
 		}
 		q.external = &externalBodies{at: map[uint64]uint64{}, unseen: unseen}
-		scans = append(scans, q)
+		if q.unread == nil { // else when it is read
+			scans = append(scans, q)
+		}
 	}
 	if len(stay) > 0 {
 		b.logger.Warn("bodies of large messages belong to no queue, and cannot be put aside because the disk is full: the next start tries again",
@@ -205,7 +213,6 @@ func (b *Broker) openBodies(known map[uint64]*Queue, found []bodies.Left) error 
 	if len(scans) > 0 {
 		b.scan.start(b, scans)
 	}
-	return nil
 }
 
 // missing tells an offset without a record from a failed read.

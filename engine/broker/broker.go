@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -70,6 +69,8 @@ type Broker struct {
 	dropped   map[uint64]bool // log ids of queues that a record deleted; only while starting
 	nextID    atomic.Uint64
 	recovered Recovered
+	cleanStop bool       // the broker before this one stopped in good order
+	rereading sync.Mutex // held while a queue is read again, see unread.go; comes before all others
 }
 
 // Recovered says what a start found.
@@ -84,6 +85,7 @@ const DefaultVHost = "/"
 // Open reads the definitions and opens the logs of all durable queues.
 func Open(o Options) (*Broker, error) {
 	b := newBroker(&o)
+	b.cleanStop = o.CleanStop
 	b.replays.stopping = make(chan struct{})
 	b.keeper.now, b.keeper.never = o.now, o.manual
 	b.keeper.init(b)
@@ -174,20 +176,13 @@ func (b *Broker) openLogs(o *Options) error {
 			if queueType(q.Arguments) == "stream" {
 				q.newStream()
 			}
-			log, err := b.store.OpenLog(q.ID, q.logOptions(o.CleanStop))
-			if err != nil {
+			if err := q.openStored(o.CleanStop, func(id uint64) bool { return present[id] }, known); err != nil {
 				return err
 			}
-			q.log = log
-			q.recover(o.CleanStop)
-			known[q.ID] = q
-			if err := q.recoverUpkeep(known); err != nil {
-				return err
+			if err := q.adopt(o.CleanStop); err != nil {
+				q.shut(err)
 			}
 			b.recovered.Queues++
-			if err := q.recoverLevels(o.CleanStop, func(id uint64) bool { return present[id] }, known); err != nil {
-				return err
-			}
 			b.recovered.Messages += q.total()
 		}
 	}
@@ -205,13 +200,14 @@ func (b *Broker) openLogs(o *Options) error {
 		case disk.IsNoSpace(err): // consumers have to make space, and wait for the start
 			stay = append(stay, id)
 		case err != nil:
-			return fmt.Errorf("log %d belongs to no queue, and cannot be put aside: %w", id, err)
+			b.logger.Error("a log that belongs to no queue cannot be put aside: the next start tries again", "log", id, "err", err)
 		}
 	}
 	if len(stay) > 0 {
 		b.logger.Warn("logs that belong to no queue cannot be put aside because the disk is full: the next start tries again", "logs", stay)
 	}
-	return b.openBodies(known, left)
+	b.openBodies(known, left)
+	return nil
 }
 
 // Recovered returns what Open found.

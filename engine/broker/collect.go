@@ -31,6 +31,9 @@ func (q *Queue) Collect(ctx context.Context, count, bodyBytes uint64, verdict Ve
 	if q.stream != nil {
 		return nil, q.streamLacks("basic.get")
 	}
+	if err := q.Unread(); err != nil {
+		return nil, err
+	}
 	r := newWaitingReader(ctx)
 	defer r.close()
 	var taken []Run
@@ -155,6 +158,9 @@ func (q *Queue) streamLacks(what string) error {
 func (q *Queue) PurgeSome(n uint64) (purged uint64, err error) {
 	if q.stream != nil {
 		return 0, q.streamLacks("queue.purge")
+	}
+	if err := q.Unread(); err != nil {
+		return 0, err
 	}
 	for purged < n {
 		q.mu.Lock()

@@ -271,24 +271,17 @@ func (vh *VHost) recordAgain(q *Queue) {
 	}
 }
 
-// readCounts opens the log of counts that the definitions name and reads it, at
-// the start. It waits for the disk.
-func (q *Queue) readCounts() error {
-	log, err := q.VHost.broker.store.OpenLog(q.sides().countsID, segstore.LogOptions{})
-	if err != nil {
-		return err
-	}
-	q.needSides().countsLog = log
-	c := &q.needUpkeep().counts
-	c.of = map[uint64]uint32{}
+// readCounts reads a log of counts of q. It waits for the disk.
+func (q *Queue) readCounts(log *segstore.Log) (counts, error) {
+	c := counts{of: map[uint64]uint32{}}
 	if err := readLog(log, func(_ uint64, body []byte) { c.read(body) }); err != nil {
-		return err
+		return c, err
 	}
 	maps.DeleteFunc(c.of, func(offset uint64, _ uint32) bool {
 		first, n := q.log.NextUnsettled(offset, 1)
 		return n == 0 || first != offset
 	})
-	return nil
+	return c, nil
 }
 
 // read takes the entries of one record.

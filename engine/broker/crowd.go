@@ -74,6 +74,7 @@ type crowd struct {
 	counts    *queueCounts // nil: never used; see counters.go
 	single    bool         // one consumer at a time is active
 	paused    bool         // nobody is in a ring; see pause.go
+	unread    *unreadable  // what is stored of the queue is not known; nil if it is; see unread.go
 }
 
 type ring struct {
@@ -294,12 +295,15 @@ func (q *Queue) DeliverableNow() bool {
 
 // Attach adds a consumer; it takes nothing before Enter. Errors: 403 when an
 // exclusive consumer is in the way, or one is wanted where a single one is
-// active; 404 when the queue has just been deleted.
+// active; 404 when the queue has just been deleted; 541 when it cannot be read.
 func (q *Queue) Attach(c *Consumer) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.deleted {
 		return q.VHost.noQueue(q.Name)
+	}
+	if q.unread != nil {
+		return q.cannotBeRead()
 	}
 	if c.Exclusive && q.single || len(q.consumers) > 0 && (c.Exclusive || q.consumers[0].Exclusive) {
 		return amqp.Errorf(amqp.CodeAccessRefused, 0, "queue '%s' in vhost '%s' in exclusive use", q.Name, q.VHost.Name)

@@ -141,6 +141,8 @@ func (vh *VHost) DeleteQueue(name []byte, ifUnused, ifEmpty bool, owner any) (me
 	switch {
 	case ifUnused && counts.Consumers > 0:
 		err = amqp.Errorf(amqp.CodePreconditionFailed, 0, "queue '%s' in vhost '%s' in use", q.Name, vh.Name)
+	case ifEmpty && q.Unread() != nil:
+		err = amqp.Errorf(amqp.CodePreconditionFailed, 0, "queue '%s' in vhost '%s' cannot be read, and may not be empty", q.Name, vh.Name)
 	case ifEmpty && counts.Ready > 0:
 		err = amqp.Errorf(amqp.CodePreconditionFailed, 0, "queue '%s' in vhost '%s' not empty", q.Name, vh.Name)
 	}

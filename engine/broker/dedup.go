@@ -241,6 +241,9 @@ func (d *dedup) read(log *segstore.Log, lost func(id, end uint64) bool) error {
 		}
 		next++
 	})
+	if err != nil {
+		return err
+	}
 	for ; next < log.Next(); next++ {
 		d.add(dedupEntry{})
 	}
@@ -248,7 +251,7 @@ func (d *dedup) read(log *segstore.Log, lost func(id, end uint64) bool) error {
 		log.Settle(log.Low(), n)
 	}
 	d.log = log
-	return err
+	return nil
 }
 
 // anyLost says that of one of the marks.
@@ -268,24 +271,28 @@ func (vh *VHost) openDedup(q *Queue) error {
 	if q.upkeep == nil || q.upkeep.dedup == nil || !q.Durable || q.Owner != nil {
 		return nil
 	}
-	q.needSides().dedupID = vh.broker.newLogID()
-	if err := q.readDedup(); err != nil {
+	side := q.needSides()
+	side.dedupID = vh.broker.newLogID()
+	var err error
+	if side.dedupLog, err = vh.broker.store.OpenLog(side.dedupID, segstore.LogOptions{}); err == nil {
+		err = q.upkeep.dedup.read(side.dedupLog, nil)
+	}
+	if err != nil {
 		return amqp.Errorf(amqp.CodeInternalError, 0, "cannot open the log of queue '%s' in vhost '%s': %v", q.Name, vh.Name, err)
 	}
 	return nil
 }
 
-// readDedup opens the queue's log of values, before anybody uses it.
-func (q *Queue) readDedup() error {
-	log, err := q.VHost.broker.store.OpenLog(q.sides().dedupID, segstore.LogOptions{})
-	if err != nil {
-		return err
+// readDedup reads the queue's log of values, before anybody uses it; nil when the
+// queue does not look at them any more. It waits for the disk.
+func (q *Queue) readDedup(log *segstore.Log) (*dedup, error) {
+	policy, operator := q.applied.Load().definitions()
+	s := effective(q.Arguments, policy, operator)
+	if q.stream != nil || s == nil || !s.dedups {
+		return nil, nil
 	}
-	q.needSides().dedupLog = log
-	if q.upkeep == nil || q.upkeep.dedup == nil {
-		return nil
-	}
-	return q.upkeep.dedup.read(log, func(id, end uint64) bool { return id == q.ID && q.log.Next() < end })
+	d := newDedup(s)
+	return d, d.read(log, func(id, end uint64) bool { return id == q.ID && q.log.Next() < end })
 }
 
 // readLog calls visit for each unsettled record of a log. It waits for the disk.

@@ -35,6 +35,8 @@ type Deduplicator struct {
 	mu    sync.Mutex
 	dedup *dedup // nil: the exchange has been deleted
 	log   *segstore.Log
+	// unread says why the values are not known, nil if they are; see unread.go.
+	unread error
 
 	// Between Judge and Done.
 	batch      *segstore.Batch // without the duplicates; nil: there are none
@@ -66,10 +68,38 @@ func (x *Deduplicator) open(queues map[uint64]*Queue) error {
 		return err
 	}
 	x.log = log
-	return x.dedup.read(log, func(id, end uint64) bool {
-		q := queues[id]
-		return q != nil && q.log.Next() < end
-	})
+	err = log.Unread()
+	if err == nil {
+		err = x.adopt(func(id, end uint64) bool {
+			q := queues[id]
+			return q != nil && q.unread == nil && q.log.Next() < end
+		})
+	}
+	if err != nil {
+		x.shut(err)
+	}
+	return nil
+}
+
+// adopt takes back what is in the log; lost says of a queue's log that it does not
+// reach up to end. It waits for the disk.
+func (x *Deduplicator) adopt(lost func(id, end uint64) bool) error {
+	x.mu.Lock()
+	if x.dedup == nil {
+		x.mu.Unlock()
+		return nil
+	}
+	d := &dedup{header: x.dedup.header, size: x.dedup.size, ttl: x.dedup.ttl, until: map[dedupValue]int64{}}
+	x.mu.Unlock()
+	if err := d.read(x.log, lost); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.dedup != nil {
+		x.dedup, x.unread = d, nil
+	}
+	return nil
 }
 
 // openDeduplicators opens the logs of values of all exchanges and returns their

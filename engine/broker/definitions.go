@@ -68,7 +68,9 @@ type MetaRecord struct {
 func loadDefinitions(d disk.Disk, store *segstore.Store, journaled []MetaRecord, apply func(rec []byte) error) (*Definitions, error) {
 	f := &Definitions{store: store, disk: d}
 	data, err := readWhole(d, definitionsName)
-	if err == nil {
+	if err != nil {
+		err = fmt.Errorf("broker: nothing is known of queues and users without the definitions: mend the disk or the permissions, or restore the data directory from a backup: %w", err)
+	} else {
 		err = f.replay(data, journaled, apply)
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 
@@ -118,21 +119,43 @@ func (vh *VHost) openDelayed(e *Exchange) (err error) {
 	if q.hidden.scheduleLog, err = b.store.OpenLog(q.hidden.scheduleID, o); err != nil {
 		return err
 	}
-	q.end = q.log.Next()
 	q.mu.Lock()
 	q.needUpkeep()
 	q.mu.Unlock()
-	q.hidden.delays, err = schedule.Open(schedule.Options{
+	err = cmp.Or(q.log.Unread(), q.hidden.scheduleLog.Unread())
+	if err == nil {
+		err = q.adoptDelayed()
+	}
+	if err != nil {
+		q.shut(err)
+	}
+	return nil
+}
+
+// adoptDelayed finds out when the messages in q's logs are due. It waits for the
+// disk.
+func (q *Queue) adoptDelayed() error {
+	b := q.VHost.broker
+	delays, err := schedule.Open(schedule.Options{
 		Store: b.store, Messages: q.log, Index: q.hidden.scheduleLog, Logger: b.logger,
 		Wake: func() { b.keeper.arm(q, 0) },
 		Due: func(rec *segstore.Record, t segstore.Template) int64 {
 			return due(rec.Timestamp, delayIn(t.Properties))
 		},
 	})
-	if err == nil {
-		b.keeper.arm(q, q.hidden.delays.First())
+	if err != nil {
+		return err
 	}
-	return err
+	q.mu.Lock()
+	if q.deleted {
+		q.mu.Unlock()
+		delays.Close()
+		return nil
+	}
+	q.end, q.hidden.delays, q.unread = q.log.Next(), delays, nil
+	q.mu.Unlock()
+	b.keeper.arm(q, delays.First())
+	return nil
 }
 
 // due is when a message is due that came at a time and is to be delayed.
@@ -198,7 +221,12 @@ func (k *keeper) closeDelayed() {
 		for _, e := range vh.exchanges {
 			if e.delayed != nil {
 				e.delayed.upkeep.move.close()
-				e.delayed.hidden.delays.Close()
+				e.delayed.mu.Lock()
+				delays := e.delayed.hidden.delays
+				e.delayed.mu.Unlock()
+				if delays != nil {
+					delays.Close()
+				}
 			}
 		}
 		vh.mu.RUnlock()

@@ -67,7 +67,7 @@ func (q *Queue) schedules() (id uint64, log *segstore.Log) {
 }
 
 // delayed says that the queue has delayed messages.
-func (q *Queue) delayed() bool { return q.hidden != nil && q.hidden.delays != nil }
+func (q *Queue) delayed() bool { return q.hidden != nil && q.hidden.scheduleID != 0 }
 
 // Nowhere says that a route leads to no queue but an exchange's history: the
 // message is unroutable. One that is delayed is not.
@@ -98,12 +98,26 @@ func (vh *VHost) openHistory(e *Exchange) error {
 		return err
 	}
 	q.log = log
-	q.recover(true)
+	if err := log.Unread(); err != nil {
+		q.shut(err)
+		return nil
+	}
+	q.adoptHistory()
+	return nil
+}
+
+// adoptHistory gives q what is in its log.
+func (q *Queue) adoptHistory() {
 	q.mu.Lock()
+	if q.deleted {
+		q.mu.Unlock()
+		return
+	}
+	q.recover(true)
 	ids := q.trim()
+	q.unread = nil
 	q.mu.Unlock()
 	q.RemoveBodies(ids)
-	return nil
 }
 
 // trim settles what a hidden queue has beyond its bound; the caller holds mu and

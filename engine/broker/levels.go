@@ -141,10 +141,10 @@ func (q *Queue) level(priority uint8) *Queue {
 	if l := f.at[priority]; l != nil {
 		return l
 	}
-	if q.deleted {
+	if q.deleted || q.unread != nil {
 		return q
 	}
-	l, err := q.openLevel(priority, true)
+	l, err := q.openLevel(priority)
 	if err != nil {
 		q.VHost.broker.logger.Error("a level of a priority queue cannot be opened: its messages get priority 0",
 			"queue", q.Name, "vhost", q.VHost.Name, "priority", priority, "err", err)
@@ -153,10 +153,23 @@ func (q *Queue) level(priority uint8) *Queue {
 	return l
 }
 
-// openLevel opens the log of a level and adds it to the family; the caller
-// holds mu, or is the start.
-func (q *Queue) openLevel(priority uint8, clean bool) (*Queue, error) {
-	f := q.levels
+// openLevel makes a level of which nothing is stored; the caller holds mu.
+func (q *Queue) openLevel(priority uint8) (*Queue, error) {
+	l, err := q.newLevel(priority)
+	if err == nil {
+		err = l.log.Unread()
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.recover(true)
+	q.addLevel(l, priority)
+	l.follow()
+	return l, nil
+}
+
+// newLevel opens the log of a level.
+func (q *Queue) newLevel(priority uint8) (*Queue, error) {
 	l := &Queue{
 		Name: q.Name, VHost: q.VHost, Durable: q.Durable, Arguments: q.Arguments, Owner: q.Owner,
 		ID: q.ID + uint64(priority), crowd: q.crowd,
@@ -166,26 +179,33 @@ func (q *Queue) openLevel(priority uint8, clean bool) (*Queue, error) {
 		return nil, err
 	}
 	l.log = log
-	l.recover(clean)
-	at := 0
+	return l, nil
+}
+
+// addLevel adds a level to the family; the caller holds mu, or is the start.
+func (q *Queue) addLevel(l *Queue, priority uint8) {
+	f, at := q.levels, 0
 	for at < len(f.list) && f.list[at].ID > l.ID {
 		at++
 	}
 	f.list = append(f.list[:at], append([]*Queue{l}, f.list[at:]...)...)
 	f.at[priority] = l
-	if e := q.upkeep; e != nil {
+}
+
+// follow gives a level the settings of its base.
+func (l *Queue) follow() {
+	if e := l.base().upkeep; e != nil {
 		l.applyLocked(e.set)
 		l.upkeep.dedup = e.dedup
 	}
-	return l, nil
 }
 
 // countsLogID is the id of a level's log of delivery counts.
 func (q *Queue) countsLogID() uint64 { return q.ID + uint64(q.levels.max) }
 
-// recoverLevels opens, at the start, the levels of which there is something: on
-// says which logs those are. known gets them.
-func (q *Queue) recoverLevels(clean bool, on func(id uint64) bool, known map[uint64]*Queue) error {
+// openLevels opens, at the start, the logs of levels of which there is something:
+// on says which those are. known gets them.
+func (q *Queue) openLevels(on func(id uint64) bool, known map[uint64]*Queue) error {
 	if q.levels == nil {
 		return nil
 	}
@@ -195,25 +215,19 @@ func (q *Queue) recoverLevels(clean bool, on func(id uint64) bool, known map[uin
 		if !on(id) && !on(counts) {
 			continue
 		}
-		l, err := q.openLevel(uint8(p), clean)
+		l, err := q.newLevel(uint8(p))
 		if err != nil {
 			return err
 		}
+		q.addLevel(l, uint8(p))
 		known[id] = l
 		if on(counts) {
 			l.needSides().countsID = counts
-			known[counts] = l
-			if err := l.readCounts(); err != nil {
+			if err := l.openSides(known); err != nil {
 				return err
 			}
-			l.judgeCounts()
-		}
-		if q.sides().hadExpirations {
-			l.needUpkeep().noted = true
-			l.ExpectExpirations()
 		}
 	}
-	q.attend() // limits are those of all levels together
 	return nil
 }
 

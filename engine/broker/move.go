@@ -44,6 +44,9 @@ func (b *Broker) Move(ctx context.Context, from, to *Queue, count, offset uint64
 	if from.base() == to.base() {
 		return Moved{}, amqp.Errorf(amqp.CodePreconditionFailed, 0, "queue '%s' in vhost '%s' cannot be moved to itself", from.Name, from.VHost.Name)
 	}
+	if err := from.Unread(); err != nil {
+		return Moved{}, err
+	}
 	m := &moving{broker: b, ctx: ctx, to: to, reader: newWaitingReader(ctx), batch: b.store.NewBatch()}
 	defer m.reader.close()
 	defer m.batch.Release()

@@ -18,6 +18,9 @@ const PeekMax = 10_000
 // them. It stops early when the copies have got large. Of a stream it shows what
 // there is from the oldest message on.
 func (q *Queue) Peek(ctx context.Context, skip, count, bodyBytes uint64) ([]Message, error) {
+	if err := q.Unread(); err != nil {
+		return nil, err
+	}
 	if q.stream != nil {
 		first, end, _ := q.streamRange(offsetSpec{kind: offsetFirst})
 		first += min(skip, end-first)
@@ -115,6 +118,9 @@ func (q *Queue) isSettled(offset uint64) bool {
 func (q *Queue) ReadStream(ctx context.Context, offset string, count, bodyBytes uint64) ([]Message, error) {
 	if q.stream == nil {
 		return nil, amqp.Errorf(amqp.CodePreconditionFailed, 0, "queue '%s' in vhost '%s' is not a stream", q.Name, q.VHost.Name)
+	}
+	if err := q.Unread(); err != nil {
+		return nil, err
 	}
 	spec, ok := parseOffsetText(offset)
 	if !ok {

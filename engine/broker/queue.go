@@ -163,7 +163,7 @@ func (q *Queue) Publish(b *segstore.Batch, now int64, external ...BodyAt) (end u
 	var dropped []uint64
 	switch {
 	case q.hidden == nil:
-	case q.hidden.delays != nil:
+	case q.delayed():
 		q.schedule(base, b)
 	default:
 		dropped = q.trim()
@@ -192,7 +192,7 @@ func (q *Queue) Purge() uint64 {
 }
 
 func (q *Queue) purge() (n uint64, ids []uint64) {
-	if q.deleted {
+	if q.deleted || q.unread != nil {
 		return 0, nil
 	}
 	n = q.ready()

@@ -28,10 +28,16 @@ import (
 // them is closed, 541 with the reason and what to do.
 func (vh *VHost) RestartQueue(q *Queue) error {
 	vh.mu.RLock()
-	if vh.queues[q.Name] != q {
-		vh.mu.RUnlock()
+	there := vh.queues[q.Name] == q
+	vh.mu.RUnlock()
+	if !there {
 		return vh.noQueue(q.Name)
 	}
+	read, err := q.readAgain(func() error { return q.adopt(vh.broker.cleanStop) })
+	if err != nil {
+		return stillClosed("queue", q.Name, vh.Name, err)
+	}
+	vh.mu.RLock()
 	var logs []*segstore.Log
 	family := q.family()
 	for _, l := range family {
@@ -50,6 +56,10 @@ func (vh *VHost) RestartQueue(q *Queue) error {
 	if err != nil {
 		return stillClosed("queue", q.Name, vh.Name, err)
 	}
+	if read {
+		vh.broker.logger.Warn("a queue that could not be read was restarted", "queue", q.Name, "vhost", vh.Name, "messages", q.Counts().Ready)
+		return nil
+	}
 	vh.broker.logger.Warn("a queue that was closed by a failed write was restarted", "queue", q.Name, "vhost", vh.Name)
 	return nil
 }
@@ -64,6 +74,9 @@ func (vh *VHost) RestartExchange(e *Exchange) error {
 	}
 	hidden, dedup := e.hidden(), e.dedup
 	vh.mu.RUnlock()
+	if err := e.readAgain(hidden, dedup); err != nil {
+		return stillClosed("exchange", e.Name, vh.Name, err)
+	}
 	var logs []*segstore.Log
 	for _, q := range hidden {
 		logs = append(logs, q.log, q.hidden.scheduleLog)
@@ -84,8 +97,25 @@ func (vh *VHost) RestartExchange(e *Exchange) error {
 	if err != nil {
 		return stillClosed("exchange", e.Name, vh.Name, err)
 	}
-	vh.broker.logger.Warn("what an exchange keeps was closed by a failed write and was restarted", "exchange", e.Name, "vhost", vh.Name)
+	vh.broker.logger.Warn("what an exchange keeps was closed and was restarted", "exchange", e.Name, "vhost", vh.Name)
 	return nil
+}
+
+// readAgain reads what could not be read of what an exchange keeps.
+func (e *Exchange) readAgain(hidden []*Queue, dedup *Deduplicator) (err error) {
+	for _, q := range hidden {
+		adopt := func() error { q.adoptHistory(); return nil }
+		if q.delayed() {
+			adopt = q.adoptDelayed
+		}
+		_, again := q.readAgain(adopt)
+		err = errors.Join(err, again)
+	}
+	if dedup != nil {
+		_, again := dedup.readAgain()
+		err = errors.Join(err, again)
+	}
+	return err
 }
 
 // reopen opens those of the logs, some of which may be nil, that are fenced. It

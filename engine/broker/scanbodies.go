@@ -24,14 +24,23 @@ const (
 	recordBytesMin = 8
 )
 
-// bodyScan is the scan's goroutine.
+// bodyScan is the scan's goroutine, and those for queues that were read later.
 type bodyScan struct {
-	stop chan struct{}
-	done sync.WaitGroup
+	mu     sync.Mutex
+	stop   chan struct{} // nil: none has begun
+	closed bool
+	done   sync.WaitGroup
 }
 
 func (s *bodyScan) start(b *Broker, queues []*Queue) {
-	s.stop = make(chan struct{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	if s.stop == nil {
+		s.stop = make(chan struct{})
+	}
 	s.done.Go(func() {
 		for _, q := range queues {
 			if !s.scan(b, q) {
@@ -43,11 +52,13 @@ func (s *bodyScan) start(b *Broker, queues []*Queue) {
 
 // close cancels the scan and waits for its end.
 func (s *bodyScan) close() {
-	if s.stop != nil {
+	s.mu.Lock()
+	if s.stop != nil && !s.closed {
 		close(s.stop)
-		s.done.Wait()
-		s.stop = nil
 	}
+	s.closed = true
+	s.mu.Unlock()
+	s.done.Wait()
 }
 
 // scan claims the names of one queue; false when cancelled.

@@ -194,16 +194,11 @@ func (k *keeper) appendTracked(q *Queue, log *segstore.Log, tags []string, bodie
 	return nil
 }
 
-// readTracked opens the log that the definitions name and reads it, at the start.
-// It waits for the disk.
-func (q *Queue) readTracked() error {
-	log, err := q.VHost.broker.store.OpenLog(q.sides().countsID, segstore.LogOptions{})
-	if err != nil {
-		return err
-	}
-	q.needSides().countsLog = log
-	t := &q.stream.tracked
-	return readLog(log, t.read)
+// readTracked reads a log of tracked offsets. It waits for the disk.
+func readTracked(log *segstore.Log) (*trackedOffsets, error) {
+	t := new(trackedOffsets)
+	t.init()
+	return t, readLog(log, t.read)
 }
 
 // read takes the record at an offset of the log.

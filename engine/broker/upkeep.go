@@ -92,7 +92,7 @@ func (q *Queue) apply(s *settings) {
 }
 
 func (q *Queue) applyLocked(s *settings) {
-	if q.deleted || q.stream != nil || s == nil && q.upkeep == nil {
+	if q.deleted || q.stream != nil || q.unread != nil || s == nil && q.upkeep == nil {
 		return
 	}
 	if s == nil {
@@ -286,16 +286,19 @@ var keeperSteps = [...]func(k *keeper, q *Queue, now int64) (again int64){
 func (k *keeper) tend(q *Queue, now int64) (again int64) {
 	q.mu.Lock()
 	e := q.upkeep
-	gone, doomed := q.deleted, e.doomed
+	gone, unread, doomed := q.deleted, q.unread != nil, e.doomed
 	e.doomed = nil
 	q.mu.Unlock()
 	if gone {
 		e.look.close()
 		e.scan.close()
 		e.move.close()
-		if q.delayed() {
+		if q.delayed() && q.hidden.delays != nil {
 			q.hidden.delays.Release()
 		}
+		return unlimited
+	}
+	if unread {
 		return unlimited
 	}
 	if q.stream != nil {

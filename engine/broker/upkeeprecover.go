@@ -60,28 +60,3 @@ func (b *Broker) dropLogs(e *Exchange) {
 		b.dropped[e.dedup.id] = true
 	}
 }
-
-// recoverUpkeep gives a queue that the start found what its definition says.
-// known gets the log of delivery counts.
-func (q *Queue) recoverUpkeep(known map[uint64]*Queue) error {
-	if q.sides().countsID != 0 {
-		read := q.readCounts
-		if q.stream != nil {
-			read = q.readTracked
-		}
-		if err := read(); err != nil {
-			return err
-		}
-		known[q.sides().countsID] = q
-	}
-	if q.sides().hadExpirations {
-		q.needUpkeep().noted = true
-		q.ExpectExpirations()
-	}
-	q.applyArguments()
-	if q.sides().dedupID != 0 {
-		known[q.sides().dedupID] = q
-		return q.readDedup()
-	}
-	return nil
-}
