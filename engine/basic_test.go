@@ -80,10 +80,12 @@ func TestBasicPublish(t *testing.T) {
 			returned("313", "NO_CONSUMERS", "", "$q", ""), "1 basic.ack DeliveryTag=1 Multiple=false",
 		}},
 		{name: "immediate, unroutable", do: publishStep(amqptest.Message{Key: "$nope", Immediate: true, Body: "b"}), want: []string{returned("313", "NO_CONSUMERS", "", "$nope", "b")}},
-		{name: "immediate, unroutable, twice, confirms", do: chain(confirmSelect, publishStep(amqptest.Message{Key: "$nope", Immediate: true}), publishStep(amqptest.Message{Key: "$nope", Immediate: true})), want: []string{
-			returned("313", "NO_CONSUMERS", "", "$nope", ""), "1 basic.ack DeliveryTag=1 Multiple=false",
-			returned("313", "NO_CONSUMERS", "", "$nope", ""), "1 basic.ack DeliveryTag=2 Multiple=false",
-		}},
+		{name: "immediate, unroutable, twice, confirms", do: func(c *amqptest.Client) {
+			confirmSelect(c)
+			c.Publish(1, amqptest.Message{Key: "$nope", Immediate: true})
+			c.Want(returned("313", "NO_CONSUMERS", "", "$nope", ""), "1 basic.ack DeliveryTag=1 Multiple=false")
+			c.Publish(1, amqptest.Message{Key: "$nope", Immediate: true})
+		}, want: []string{returned("313", "NO_CONSUMERS", "", "$nope", ""), "1 basic.ack DeliveryTag=2 Multiple=false"}},
 		{name: "immediate and mandatory, unroutable", do: publishStep(amqptest.Message{Key: "$nope", Immediate: true, Mandatory: true}), want: []string{returned("312", "NO_ROUTE", "", "$nope", "")}},
 		{name: "immediate, missing exchange", do: publishStep(amqptest.Message{Exchange: "$none", Immediate: true}), want: missing},
 		{name: "immediate, idle consumer", do: withQueue(func(c *amqptest.Client) {
