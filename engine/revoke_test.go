@@ -271,7 +271,7 @@ func TestChannelLimit(t *testing.T) {
 	must(t, seq, err)
 	a, b := amqptest.OpenClient(t, e.Addr(), joe), amqptest.OpenClient(t, e.Addr(), joe)
 	a.OpenChannel(2)
-	const full = "0 connection.close 530 (0,0) NOT_ALLOWED - number of channels opened for user 'joe' has reached the maximum allowed user limit of 3"
+	const full = "0 connection.close 530 (0,0) NOT_ALLOWED - number of channels opened for user 'joe' has reached the maximum allowed user limit of (3)"
 	b.Method(2, &wire.ChannelOpen{})
 	b.Want(full)
 	b.FinishClose() // and its channel is free

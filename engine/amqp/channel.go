@@ -102,7 +102,7 @@ func (c *conn) withoutChannel(number uint16, id uint32) error {
 			return amqp.Errorf(amqp.CodeNotAllowed, 0, "number of channels opened (%d) has reached the negotiated channel_max (%d)", len(c.channels), c.channelMax)
 		}
 		if limit, ok := c.user.AddChannel(); !ok {
-			return amqp.Errorf(amqp.CodeNotAllowed, 0, "number of channels opened for user '%s' has reached the maximum allowed user limit of %d", c.user.Name, limit)
+			return amqp.Errorf(amqp.CodeNotAllowed, 0, "number of channels opened for user '%s' has reached the maximum allowed user limit of (%d)", c.user.Name, limit)
 		}
 		c.counted++
 		c.channels.add(&channel{conn: c, id: number, prefetch: c.shard.srv.tuning.Load().Prefetch})

@@ -2,6 +2,7 @@ package stats
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"testing"
 
@@ -116,6 +117,34 @@ func TestSampler_Bounded(t *testing.T) {
 	v := s.Watch("one more", QueueFigures, Point{Ready: 7}, 1)
 	if v.Details(Ready, Span{60, 5}).Samples != nil || v.Point.Ready != 7 {
 		t.Error("what is not sampled has its present state and no samples")
+	}
+}
+
+// TestMessageStats_AlwaysNumbers: whatever the time between two looks, none or a
+// step back included, what comes of it are numbers that JSON has.
+func TestMessageStats_AlwaysNumbers(t *testing.T) {
+	t.Parallel()
+	for _, steps := range [][]int64{{0}, {0, 0, 0}, {1, 1, 1}, {100, 0, 900}, {-5000, 5000}, {5000, -5000, 0, 1}} {
+		s := NewSampler()
+		p := Point{Counts: Counts{Publish: 5}}
+		now := int64(1_000_000)
+		s.Watch("q", QueueFigures, p, now)
+		for _, step := range steps {
+			now += step
+			p.Counts[Publish] += 7
+			s.Tick(now, func(any) (Point, Outcome) { return p, Seen })
+			v := s.Watch("q", QueueFigures, p, now)
+			for _, span := range []Span{{}, {Age: 1, Increment: 1}, {Age: 60, Increment: 5}} {
+				for f := range figures {
+					if d := v.Details(f, span); math.IsNaN(d.Rate) || math.IsInf(d.Rate, 0) {
+						t.Fatalf("steps of %v ms: rate %v", steps, d.Rate)
+					}
+				}
+				if raw, err := json.Marshal(v.QueueStats(span)); err != nil || !json.Valid(raw) {
+					t.Fatalf("steps of %v ms: %s, %v", steps, raw, err)
+				}
+			}
+		}
 	}
 }
 

@@ -124,7 +124,7 @@ var checks = []struct {
 		_, _ = c.Channel() // the answer is the connection's end
 		select {
 		case e := <-gone:
-			if err := want(e, 530, "NOT_ALLOWED - number of channels opened for user 'few' has reached the maximum allowed user limit of 2"); err != nil {
+			if err := want(e, 530, "NOT_ALLOWED - number of channels opened for user 'few' has reached the maximum allowed user limit of (2)"); err != nil {
 				return err
 			}
 		case <-time.After(patience):
