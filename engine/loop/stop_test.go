@@ -25,6 +25,9 @@ func TestLoop_StopClosesEverything(t *testing.T) {
 		var peers []net.Conn
 		for i := range 12 {
 			fd, peer := pair(t, "tcp")
+			if i%4 == 1 {
+				limitBuffers(t, fd, 4096) // what does not leave now does not leave at all
+			}
 			peers = append(peers, peer)
 			probes = append(probes, adopt(t, l, fd, func(p *probe) {
 				switch i % 4 {
