@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 
@@ -86,4 +87,74 @@ func TestDelivery_FairShares(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestDelivery_StrictTurns: of k consumers the i-th gets the messages i, i+k, i+2k
+// and so on, of a backlog, in memory and read from the disk, and of what comes
+// afterwards; whether they acknowledge or not.
+func TestDelivery_StrictTurns(t *testing.T) {
+	t.Parallel()
+	const each = 1000
+	for _, k := range []int{2, 3, 7} {
+		for _, flags := range []amqptest.Flags{0, amqptest.NoAck} {
+			for _, restarted := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d consumers, flags %d, restarted %v", k, flags, restarted), func(t *testing.T) {
+					t.Parallel()
+					dir := t.TempDir()
+					e, stop := startOnce(t, dir)
+					pause := func(paused bool) {
+						vh := e.Broker().VHost("/")
+						if _, err := vh.PauseQueue(vh.FindQueue("q"), paused); err != nil {
+							t.Fatal(err)
+						}
+					}
+					publisher := open(t, e)
+					publisher.Declare("q", amqptest.Durable)
+					pause(true)
+					publisher.PublishAll(1, "q", numbered("", 0, each*k)...)
+					publisher.Sync(1)
+					if restarted {
+						publisher.Abort()
+						stop()
+						e, stop = startOnce(t, dir)
+						publisher = open(t, e)
+					}
+					defer stop()
+					var consumers []*amqptest.Client
+					for range k {
+						c := open(t, e)
+						c.Subscribe(1, "q", "t", flags)
+						consumers = append(consumers, c)
+					}
+					want := func(from int) {
+						t.Helper()
+						for i, c := range consumers {
+							for n := from + i; n < from+each*k; n += k {
+								d, body := delivery(c)
+								if body != strconv.Itoa(n) || d.Redelivered {
+									t.Fatalf("consumer %d of %d got %s (redelivered: %v), want %d", i, k, body, d.Redelivered, n)
+								}
+							}
+							if flags == 0 {
+								c.Ack(1, 0, amqptest.Multiple)
+								c.Sync(1)
+							}
+						}
+					}
+					pause(false)
+					want(0)
+					publisher.PublishAll(1, "q", numbered("", each*k, 2*each*k)...)
+					want(each * k)
+					q := e.Broker().VHost("/").FindQueue("q")
+					eventually(t, "all is settled", func() bool {
+						c := q.Counts()
+						return c.Ready+c.Unacked == 0 && q.Log().Unsettled() == 0
+					})
+					for _, c := range append(consumers, publisher) {
+						c.Abort()
+					}
+				})
+			}
+		}
+	}
 }

@@ -78,9 +78,15 @@ func (l *Log) existing(offset, above uint64) uint64 {
 }
 
 // startFetch joins the fetch for offset or starts one; nil if the store closed.
+// Consumers that take turns want neighbours: one that is likely to be in the block
+// that is being read waits for that.
 func (l *Log) startFetch(seg *segment, offset uint64, pos int64, query *Query) *fetch {
+	near := l.store.recordsIn(seg, int64(l.store.tune.blockBytes)/2)
 	for _, f := range l.back.fetches {
-		if f.offset == offset && f.query == query {
+		if f.query != query || f.segment != seg {
+			continue
+		}
+		if offset >= f.offset && offset-f.offset <= near || offset < f.offset && f.pos == 0 && f.offset-offset <= near/8 {
 			return f
 		}
 	}
@@ -90,6 +96,14 @@ func (l *Log) startFetch(seg *segment, offset uint64, pos int64, query *Query) *
 	}
 	l.back.fetches = append(l.back.fetches, f)
 	return f
+}
+
+// recordsIn estimates how many offsets so many bytes of a segment hold.
+func (s *Store) recordsIn(seg *segment, bytes int64) uint64 {
+	if s.blockBytes.Load() > s.tune.keptBytes {
+		bytes = min(bytes, blockBytesSmall/2)
+	}
+	return uint64(float64(bytes) * float64(seg.sizeNext-seg.base) / float64(max(seg.size-segmentHeaderBytes, 1)))
 }
 
 // readAhead fetches the block after b, which r enters, unless it may not want it.

@@ -12,6 +12,7 @@
 //
 //	batch.go        building a batch             format.go       checking one
 //	log.go          Append, Settle, ...          tail.go         chunks in memory
+//	every.go        settling every k-th offset   positions.go    reading every k-th record
 //	reader.go       walking records              back.go         reads behind the tail: cache
 //	fetch.go        ... the workers              load.go         ... one block from a file
 //	flusher.go      the cycle (start here)       enter.go        what goes to the journal

@@ -59,6 +59,13 @@ func TestIntervalSet_AgainstAMap(t *testing.T) {
 				if got != (interval{first, end}) {
 					t.Fatalf("add returned %v, want [%d,%d)", got, first, end)
 				}
+			case 6: // every k-th offset of a stretch
+				from, stride := max(offset.Draw(t, "from"), low), rapid.Uint64Range(1, 200).Draw(t, "stride")
+				count := rapid.Uint64Range(1, 400).Draw(t, "count")
+				set.addEvery(from, stride, count)
+				for i := range count {
+					model[from+i*stride] = true
+				}
 			case 7: // every second offset of a stretch
 				from := max(offset.Draw(t, "from"), low)
 				for o := from; o < from+600; o += 2 {

@@ -224,6 +224,11 @@ func (l *Log) Settle(first, count uint64) {
 		l.dropSettled(iv.first, iv.end)
 		l.reap = l.reap || len(l.segments) > 0
 	}
+	l.settledMore()
+}
+
+// settledMore notes that there is something to tell the disk.
+func (l *Log) settledMore() {
 	l.changed, l.stale = true, true
 	l.punch.wanted = l.punch.wanted || len(l.segments) > 0 && (l.segments[0].sealed || l.segments[0].end >= l.store.tune.sealBytes)
 	l.list(listDirty)

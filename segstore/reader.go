@@ -37,6 +37,11 @@ type Reader struct {
 
 	query *Query // nil: all is wanted
 
+	positions   *Positions // nil: none; see positions.go
+	places      *placed    // of the batch with number placesFor, unless its stamp is another
+	placesStamp uint64
+	placesFor   uint64
+
 	templates    []uint32 // positions in data of the current batch's templates
 	templatesFor uint64   // the seq they were found for
 
@@ -182,6 +187,14 @@ func (r *Reader) walk(offset uint64) {
 	if offset < r.offset {
 		r.rewind()
 	}
+	if r.positions != nil && offset-r.offset >= walkMax {
+		r.jump(offset)
+	}
+	r.step(offset)
+}
+
+// step moves forward to the record at offset, one by one.
+func (r *Reader) step(offset uint64) {
 	data, pos := r.data, r.pos
 	for at := r.offset; at < offset; at++ {
 		head, w := binary.Uvarint(data[pos:])
@@ -217,6 +230,18 @@ func (r *Reader) Next(rec *Record) bool {
 	r.pos = end
 	r.offset++
 	return true
+}
+
+// NextAt is Next for the record at offset, which is not before the one that Next
+// would return; false when it is not in the current batch: Seek to it then.
+func (r *Reader) NextAt(offset uint64, rec *Record) bool {
+	if offset >= r.end {
+		return false
+	}
+	if offset != r.offset {
+		r.walk(offset)
+	}
+	return r.Next(rec)
 }
 
 // longHeader decodes a record header in its general form.

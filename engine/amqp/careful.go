@@ -32,8 +32,7 @@ func (cs *consumer) overdue() bool {
 func (cs *consumer) expire() {
 	cs.closeBody()
 	cs.from.Expire(cs.run.First, 1)
-	cs.run.First++
-	cs.run.Count--
+	cs.run.Shift(1)
 }
 
 // keep is the same for basic.get: false when the record had expired and is

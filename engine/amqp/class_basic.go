@@ -97,7 +97,8 @@ func (ch *channel) conclude(r unackedRun, v verdict) {
 	case v == dropped && r.queue.DeadLetters():
 		ch.count(stats.Reject, r.count)
 		ch.conn.flushSettled()
-		r.queue.Reject(r.offset, r.count)
+		run := r.taken()
+		run.Each(r.queue.Reject)
 	case v == dropped:
 		ch.count(stats.Reject, r.count)
 		ch.conn.settle(r, 0)

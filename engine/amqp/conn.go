@@ -114,9 +114,8 @@ type conn struct {
 	serveRun  serveRunner
 
 	settleQueue  *broker.Queue // acks being gathered
-	ackedStreams []*consumer   // of streams, whose tracked offsets may move
-	settleFirst  uint64
-	settleCount  uint64
+	settling     spaced
+	ackedStreams []*consumer // of streams, whose tracked offsets may move
 	settleAcked  uint64
 
 	get *pendingGet // nil: none waits

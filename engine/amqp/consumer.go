@@ -159,6 +159,14 @@ func (cs *consumer) reconsider() {
 	}
 }
 
+// stall is for a consumer that cannot take for now: its connection cannot send
+// (blocked), or it waits for the disk.
+func (cs *consumer) stall(blocked bool) {
+	if cs.entered {
+		cs.entered = !cs.Queue.Stall(&cs.Consumer, blocked)
+	}
+}
+
 func (cs *consumer) leave() {
 	if cs.entered {
 		cs.entered = false

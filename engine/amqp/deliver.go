@@ -56,6 +56,7 @@ func (cs *consumer) place() bool {
 	}
 	if cs.reader == nil {
 		cs.reader = cs.from.Log().NewReader()
+		cs.reader.Use(&cs.ch.conn.shard.positions)
 		cs.wake = cs.Wake
 	}
 	if cs.stream != nil {
@@ -80,7 +81,8 @@ func (cs *consumer) place() bool {
 			cs.giveUp()
 			return false
 		}
-		cs.skip(min(missing.Next-cs.run.First, cs.run.Count))
+		stride := max(cs.run.Stride, 1)
+		cs.skip(min((missing.Next-cs.run.First+stride-1)/stride, cs.run.Count))
 	}
 	return false
 }
@@ -89,10 +91,16 @@ func (cs *consumer) place() bool {
 // of a stream also those that retention removed or that the filter passes over.
 func (cs *consumer) skip(n uint64) {
 	if cs.stream == nil {
-		cs.from.Settle(cs.run.First, n)
+		cs.settle(n)
 	}
-	cs.run.First += n
-	cs.run.Count -= n
+	cs.run.Shift(n)
+}
+
+// settle settles the first n messages of the run.
+func (cs *consumer) settle(n uint64) {
+	run := cs.run
+	run.Count = n
+	cs.from.SettleRun(run, 0)
 }
 
 // giveUp cancels a consumer whose queue cannot be read; the messages stay.
@@ -107,10 +115,16 @@ func (cs *consumer) encodeBatch() (done, bytes uint64, state outcome) {
 	out := c.out.Bytes()[:c.outLen]
 	limit := c.out.Len()
 	tag := cs.ch.deliveryTag
-	count := cs.run.Count
+	count, stride := cs.run.Count, cs.run.Stride
 	for done < count {
 		if !cs.have {
-			if !cs.reader.Next(&cs.record) {
+			if stride > 1 {
+				cs.at = cs.run.First + done*stride
+				if !cs.reader.NextAt(cs.at, &cs.record) {
+					cs.placed = false
+					break
+				}
+			} else if !cs.reader.Next(&cs.record) {
 				cs.placed = false
 				break
 			}
@@ -212,17 +226,18 @@ func (cs *consumer) sent(n, bytes uint64) {
 	cs.countSent(n, bytes)
 	cs.timeDelivery()
 	ch := cs.ch
+	if cs.NoAck {
+		cs.settle(n)
+	}
 	first := cs.run.First
-	cs.run.First += n
-	cs.run.Count -= n
+	cs.run.Shift(n)
 	ch.conn.shard.tracer.sent(cs, cs.run.First)
 	if cs.NoAck {
-		cs.from.Settle(first, n)
 		return
 	}
 	cs.unacked += n
 	ch.outstanding += n
-	r := unackedRun{tag: ch.deliveryTag - n + 1, count: n, offset: first, queue: cs.from, consumer: cs, since: ch.conn.shard.loop.Now().Unix()}
+	r := unackedRun{tag: ch.deliveryTag - n + 1, spaced: spaced{first, n, max(cs.run.Stride, 1)}, queue: cs.from, consumer: cs, since: ch.conn.shard.loop.Now().Unix()}
 	if cs.timeout > 0 {
 		r.deadline = ch.expectAck(cs.timeout)
 	}

@@ -150,7 +150,7 @@ func (c *conn) answerGet() bool {
 	if g.noAck {
 		g.from.Settle(run.First, 1)
 	} else {
-		r := unackedRun{tag: ch.deliveryTag, count: 1, offset: run.First, queue: g.from, since: c.shard.loop.Now().Unix()}
+		r := unackedRun{tag: ch.deliveryTag, spaced: spaced{run.First, 1, 1}, queue: g.from, since: c.shard.loop.Now().Unix()}
 		if ms, _ := g.queue.AckTimeout(nil, c.shard.srv.tuning.Load().ackTimeout(false)); ms > 0 {
 			r.deadline = ch.expectAck(ms)
 		}

@@ -67,7 +67,7 @@ func (ch *channel) unackedOf(q *broker.Queue, list []UnackedInfo, limit int) []U
 			u.ConsumerTag = r.consumer.Tag
 		}
 		for i := uint64(0); i < r.count && len(list) < limit; i++ {
-			u.DeliveryTag, u.Offset = r.tag+i, r.offset+i
+			u.DeliveryTag, u.Offset = r.tag+i, r.at(i)
 			list = append(list, u)
 		}
 	}

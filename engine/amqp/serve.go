@@ -52,7 +52,7 @@ func (r *serveRunner) Run() {
 	if c.occupied() {
 		// Drained (or the commit) comes back here. Nobody waits for us meanwhile.
 		for _, cs := range c.serveList {
-			cs.leave()
+			cs.stall(true)
 		}
 		return
 	}
@@ -99,6 +99,7 @@ func (cs *consumer) fill() bool {
 				cs.entered = true
 				cs.Queue.Enter(&cs.Consumer)
 			}
+			cs.Wary = cs.ch.globalLimit > 0
 			cs.run, _ = cs.Queue.Take(&cs.Consumer, credit, cs.ch.conn.shard.loop.Now().UnixMilli())
 			if cs.run.Count == 0 {
 				cs.idle()
@@ -116,7 +117,7 @@ func (cs *consumer) fill() bool {
 			return false
 		case fetching:
 			cs.reading = true
-			cs.leave()
+			cs.stall(false)
 			return true
 		}
 	}

@@ -69,9 +69,10 @@ type shard struct {
 	latency    latencies
 	tracer     tracer
 	batch      batch
-	tx         *segstore.Tx // while a transaction is being applied
-	scratch    []byte       // frames under construction
-	spareGet   *pendingGet  // for the next basic.get; nil: none
+	positions  segstore.Positions // of records that consumers pass over
+	tx         *segstore.Tx       // while a transaction is being applied
+	scratch    []byte             // frames under construction
+	spareGet   *pendingGet        // for the next basic.get; nil: none
 	refBytes   [bodies.RefBytes]byte
 	assembling int      // bytes of buffers that hold incomplete bodies
 	doomed     []doomed // see external.go

@@ -183,7 +183,7 @@ func (cs *consumer) sentStream(n, bytes uint64) {
 	ch := cs.ch
 	cs.unacked += n
 	ch.outstanding += n
-	ch.unacked.add(unackedRun{tag: ch.deliveryTag - n + 1, count: n, offset: cs.run.First - n, queue: cs.Queue, consumer: cs, since: ch.conn.shard.loop.Now().Unix()})
+	ch.unacked.add(unackedRun{tag: ch.deliveryTag - n + 1, spaced: spaced{cs.run.First - n, n, 1}, queue: cs.Queue, consumer: cs, since: ch.conn.shard.loop.Now().Unix()})
 }
 
 // buildStreamTemplate prepares the deliver frame for the record's template, and

@@ -7,18 +7,52 @@ import (
 	"github.com/basaltmq/basaltmq/engine/stats"
 )
 
-// unackedRun is a series of deliveries with consecutive tags and offsets.
+// unackedRun is a series of deliveries with consecutive tags and evenly spaced
+// offsets.
 type unackedRun struct {
-	tag      uint64 // first delivery tag
-	count    uint64
-	offset   uint64 // first offset
-	deadline int64  // when it must have been acknowledged, ms; 0: never
-	since    int64  // when it was delivered, seconds
+	tag uint64 // first delivery tag
+	spaced
+	deadline int64 // when it must have been acknowledged, ms; 0: never
+	since    int64 // when it was delivered, seconds
 	queue    *broker.Queue
 	consumer *consumer // nil: by basic.get
 }
 
 func (r *unackedRun) end() uint64 { return r.tag + r.count }
+
+// taken is the run as the queue knows it.
+func (r *unackedRun) taken() broker.Run { return r.run(r.queue) }
+
+// spaced is a series of offsets of one queue.
+type spaced struct {
+	offset uint64 // the first
+	count  uint64
+	stride uint64 // from one to the next
+}
+
+func (s *spaced) run(q *broker.Queue) broker.Run {
+	return broker.Run{Queue: q, First: s.offset, Count: s.count, Stride: s.stride}
+}
+
+// at is the i-th offset.
+func (s *spaced) at(i uint64) uint64 { return s.offset + i*s.stride }
+
+// extend adds o, if it goes on where s ends, in the same steps.
+func (s *spaced) extend(o *spaced) bool {
+	if o.offset <= s.offset {
+		return false
+	}
+	stride := s.stride
+	if s.count == 1 {
+		stride = o.offset - s.offset
+	}
+	if o.offset != s.offset+s.count*stride || o.count > 1 && o.stride != stride {
+		return false
+	}
+	s.stride = stride
+	s.count += o.count
+	return true
+}
 
 // unackedList is a channel's unacknowledged deliveries, ordered by tag. Acks
 // mostly come for the oldest, so the front is cheap to move.
@@ -35,8 +69,7 @@ func (l *unackedList) empty() bool { return l.head == len(l.runs) }
 func (l *unackedList) add(r unackedRun) {
 	if n := len(l.runs); n > l.head {
 		last := &l.runs[n-1]
-		if last.end() == r.tag && last.consumer == r.consumer && last.queue == r.queue && last.offset+last.count == r.offset && last.deadline == r.deadline && last.since == r.since {
-			last.count += r.count
+		if last.end() == r.tag && last.consumer == r.consumer && last.queue == r.queue && last.deadline == r.deadline && last.since == r.since && last.extend(&r.spaced) {
 			return
 		}
 	}
@@ -99,7 +132,7 @@ func (l *unackedList) take(tag uint64, multiple bool, f func(unackedRun)) bool {
 	}
 	at := tag - r.tag
 	part := *r
-	part.tag, part.offset, part.count = tag, r.offset+at, 1
+	part.tag, part.offset, part.count = tag, r.at(at), 1
 	switch {
 	case r.count == 1:
 		l.remove(i)
@@ -107,7 +140,7 @@ func (l *unackedList) take(tag uint64, multiple bool, f func(unackedRun)) bool {
 		r.count--
 	default:
 		rest := *r
-		rest.tag, rest.offset, rest.count = tag+1, r.offset+at+1, r.count-at-1
+		rest.tag, rest.offset, rest.count = tag+1, r.at(at+1), r.count-at-1
 		r.count = at
 		l.insert(i+1, rest)
 	}
@@ -119,7 +152,7 @@ func (l *unackedList) take(tag uint64, multiple bool, f func(unackedRun)) bool {
 func (l *unackedList) takeFront(r *unackedRun, n uint64, f func(unackedRun)) {
 	part := *r
 	part.count = n
-	r.tag, r.offset, r.count = r.tag+n, r.offset+n, r.count-n
+	r.tag, r.offset, r.count = r.tag+n, r.at(n), r.count-n
 	if r.count == 0 {
 		*r = unackedRun{}
 		l.head++
@@ -160,17 +193,16 @@ func (l *unackedList) clear() {
 	l.head = 0
 }
 
-// settle ends a delivery for good. Consecutive ones of a queue are gathered,
-// so that a thousand acks in one buffer cost one lock. acked of them were
+// settle ends a delivery for good. Those of a queue whose offsets go on evenly are
+// gathered, so that a thousand acks in one buffer cost one lock. acked of them were
 // acknowledged, the others rejected.
 func (c *conn) settle(r unackedRun, acked uint64) {
-	if c.settleQueue == r.queue && c.settleFirst+c.settleCount == r.offset {
-		c.settleCount += r.count
+	if c.settleQueue == r.queue && c.settling.extend(&r.spaced) {
 		c.settleAcked += acked
 		return
 	}
 	c.flushSettled()
-	c.settleQueue, c.settleFirst, c.settleCount, c.settleAcked = r.queue, r.offset, r.count, acked
+	c.settleQueue, c.settling, c.settleAcked = r.queue, r.spaced, acked
 }
 
 func (c *conn) flushSettled() {
@@ -181,15 +213,15 @@ func (c *conn) flushSettled() {
 		c.count(stats.Ack, c.acked)
 		c.acked = 0
 	}
-	if c.settleQueue != nil {
+	if q := c.settleQueue; q != nil {
+		run := c.settling.run(q)
 		if tx := c.shard.tx; tx == nil {
-			c.settleQueue.Acked(c.settleFirst, c.settleCount, c.settleAcked)
+			q.SettleRun(run, c.settleAcked)
 		} else {
-			c.shard.doom(c.settleQueue, c.settleQueue.SettleKeeping(c.settleFirst, c.settleCount, c.settleAcked))
-			tx.Settled(c.settleQueue.Log(), c.settleFirst, c.settleCount)
+			c.shard.doom(q, q.SettleKeeping(run, c.settleAcked))
+			run.Each(func(first, count uint64) { tx.Settled(q.Log(), first, count) })
 		}
 		c.settleQueue = nil
-		c.settleCount = 0
 	}
 }
 
@@ -231,7 +263,7 @@ func (ch *channel) giveBack() {
 		ch.back = back[:0]
 		r := back[0]
 		ch.conn.flushSettled()
-		r.queue.Requeue(broker.Run{First: r.offset, Count: r.count})
+		r.queue.Requeue(r.taken())
 		ch.released(r)
 		return
 	}
@@ -239,7 +271,7 @@ func (ch *channel) giveBack() {
 	ch.conn.flushSettled()
 	byQueue := map[*broker.Queue][]broker.Run{}
 	for _, r := range back {
-		byQueue[r.queue] = append(byQueue[r.queue], broker.Run{First: r.offset, Count: r.count})
+		byQueue[r.queue] = append(byQueue[r.queue], r.taken())
 	}
 	for _, r := range back {
 		if runs := byQueue[r.queue]; runs != nil {

@@ -20,7 +20,7 @@ type delivery struct {
 func flatten(runs []unackedRun) (all []delivery) {
 	for _, r := range runs {
 		for i := range r.count {
-			all = append(all, delivery{r.tag + i, r.offset + i, r.queue, r.consumer})
+			all = append(all, delivery{r.tag + i, r.at(i), r.queue, r.consumer})
 		}
 	}
 	return all
@@ -70,12 +70,15 @@ func TestUnackedList_Model(t *testing.T) {
 			"add": func(t *rapid.T) {
 				q := rapid.SampledFrom(queues).Draw(t, "queue")
 				r := unackedRun{
-					tag: lastTag + 1, count: rapid.Uint64Range(1, 6).Draw(t, "count"), queue: q,
-					consumer: rapid.SampledFrom(consumers).Draw(t, "consumer"),
-					offset:   offsets[q] + rapid.Uint64Range(0, 1).Draw(t, "gap"),
+					tag: lastTag + 1, queue: q, consumer: rapid.SampledFrom(consumers).Draw(t, "consumer"),
+					spaced: spaced{
+						offset: offsets[q] + rapid.Uint64Range(0, 2).Draw(t, "gap"),
+						count:  rapid.Uint64Range(1, 6).Draw(t, "count"),
+						stride: rapid.Uint64Range(1, 3).Draw(t, "stride"),
+					},
 				}
 				lastTag += r.count
-				offsets[q] = r.offset + r.count
+				offsets[q] = r.at(r.count)
 				for _, d := range flatten([]unackedRun{r}) {
 					model[d.tag] = d
 				}
@@ -119,14 +122,14 @@ func TestUnackedList_ReusesItsMemory(t *testing.T) {
 	q, c := &broker.Queue{}, &consumer{}
 	var l unackedList
 	tag := uint64(0)
-	for range 100 { // prefetch, with offsets apart: a run each
+	for range 100 { // prefetch, with offsets apart
 		tag++
-		l.add(unackedRun{tag: tag, count: 1, offset: 2 * tag, queue: q, consumer: c})
+		l.add(unackedRun{tag: tag, spaced: spaced{tag * tag, 1, 1}, queue: q, consumer: c})
 	}
 	ignore := func(unackedRun) {}
 	turn := func() {
 		tag++
-		l.add(unackedRun{tag: tag, count: 1, offset: 2 * tag, queue: q, consumer: c})
+		l.add(unackedRun{tag: tag, spaced: spaced{tag * tag, 1, 1}, queue: q, consumer: c})
 		if !l.take(tag-100, false, ignore) {
 			t.Fatal("not there")
 		}

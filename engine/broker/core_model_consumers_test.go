@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -16,6 +17,8 @@ type coreConsumer struct {
 	room     uint64 // after its last take
 	turn     int    // whose is the lowest is next
 	gone     bool
+	slow     bool           // does not come to take for now
+	share    []*coreMessage // dealt to it, and not fetched
 }
 
 // inRing says that c is served when it is its turn.
@@ -61,6 +64,7 @@ func (m *coreModel) cancel() {
 	}
 	q.base.Detach(&c.Consumer)
 	c.gone, c.entered = true, false
+	q.unshare(c)
 	q.consumers = slices.Delete(q.consumers, slices.Index(q.consumers, c), slices.Index(q.consumers, c)+1)
 	if q.active == c {
 		q.active = nil
@@ -74,6 +78,69 @@ func (m *coreModel) cancel() {
 		}
 	}
 	m.tidy(q)
+}
+
+// unshare makes ready what a consumer was dealt. The last that was taken of a level
+// is as before, all else counts as delivered.
+func (q *coreQueue) unshare(c *coreConsumer) {
+	for _, msg := range c.share {
+		if l := msg.level; len(c.share) == 1 && !msg.came && msg.offset+1 == l.cursor {
+			l.cursor--
+		} else {
+			msg.came = true
+		}
+		q.insert(msg)
+	}
+	c.share = nil
+}
+
+// stall has a consumer not come to take for a while: its loop is busy, or its
+// connection cannot send, which the queue is told.
+func (m *coreModel) stall() {
+	q := m.pick("queue")
+	if len(q.consumers) == 0 || q.exacting() {
+		return
+	}
+	c := q.consumers[rapid.IntRange(0, len(q.consumers)-1).Draw(m.t, "consumer")]
+	if c.slow {
+		c.slow = false
+		m.fill(q, c)
+		return
+	}
+	c.slow = true
+	m.arriveWhileSlow(q)
+	if m.chance("blocked", 2) && c.entered {
+		if !q.base.Stall(&c.Consumer, true) {
+			m.t.Fatalf("%s: %s has not left", q.name, c.Tag)
+		}
+		c.entered = false
+		m.tidy(q)
+	}
+}
+
+// exacting says that a queue refuses what it has no room for and has levels: which
+// messages a consumer that has not come yet will take is only known when it comes.
+func (q *coreQueue) exacting() bool { return q.max > 0 && q.set.rejects() }
+
+// hurry has slow consumers of such queues come.
+func (m *coreModel) hurry() {
+	for _, name := range m.names() {
+		q := m.queues[name]
+		for _, c := range slices.Clone(q.consumers) {
+			if c.slow && q.exacting() {
+				c.slow = false
+				m.fill(q, c)
+			}
+		}
+	}
+}
+
+// arriveWhileSlow publishes so that slow consumers are dealt something.
+func (m *coreModel) arriveWhileSlow(q *coreQueue) {
+	if m.chance("and messages come", 2) {
+		m.publishTo("", q.name)
+		m.serve()
+	}
 }
 
 // recover gives back what one channel holds.
@@ -106,7 +173,7 @@ func (m *coreModel) serve() {
 		for _, name := range m.names() {
 			q := m.queues[name]
 			for _, c := range slices.Clone(q.consumers) {
-				if c.owner.isTold() {
+				if !c.slow && c.owner.isTold() {
 					c.owner.setTold(false)
 					m.fill(q, c)
 					again = true
@@ -118,7 +185,7 @@ func (m *coreModel) serve() {
 
 // fill takes for c what it may have, as a connection does.
 func (m *coreModel) fill(q *coreQueue, c *coreConsumer) {
-	for {
+	for !c.slow {
 		credit := uint64(1 << 62)
 		if c.prefetch > 0 {
 			credit = c.prefetch - min(c.prefetch, uint64(len(q.heldBy(c))))
@@ -139,6 +206,9 @@ func (m *coreModel) fill(q *coreQueue, c *coreConsumer) {
 		run, _ := q.base.Take(&c.Consumer, credit, m.now)
 		c.room = credit - run.Count
 		if run.Count == 0 {
+			if len(c.share) > 0 {
+				m.t.Fatalf("%s: %s did not get its share: %s", q.name, c.Tag, m.state())
+			}
 			return
 		}
 		m.took(q, c, run, credit)
@@ -147,18 +217,16 @@ func (m *coreModel) fill(q *coreQueue, c *coreConsumer) {
 
 // took checks who took what.
 func (m *coreModel) took(q *coreQueue, c *coreConsumer, run Run, credit uint64) {
-	if next := q.next(); next != c {
-		m.t.Fatalf("%s: %s took %+v, but it is the turn of %+v: %s", q.name, c.Tag, run, next, m.state())
+	if len(c.share) == 0 {
+		m.dealt(q, c, run.Count, credit)
 	}
-	if run.Count > credit || run.Count > uint64(len(q.ready)) {
-		m.t.Fatalf("%s: %s took %+v with credit for %d, %d are ready", q.name, c.Tag, run, credit, len(q.ready))
+	share := c.share
+	c.share = nil
+	if run.Count != uint64(len(share)) {
+		m.t.Fatalf("%s: %s took %+v, want %d: %s", q.name, c.Tag, run, len(share), m.state())
 	}
-	if m.joined(c); run.Count > 1 && q.sharers() > 1 && len(q.ready) <= fairBelow*q.sharers() {
-		m.t.Fatalf("%s: %s took %d of %d at once, before others", q.name, c.Tag, run.Count, len(q.ready))
-	}
-	for i := range run.Count {
-		msg := q.pop(0)
-		if run.Queue != msg.level.log || run.First+i != msg.offset || run.Redelivered != msg.came {
+	for i, msg := range share {
+		if run.Queue != msg.level.log || run.offset(uint64(i)) != msg.offset || run.Redelivered != msg.came {
 			m.t.Fatalf("%s: %s took %+v, number %d of it should be %+v: %s", q.name, c.Tag, run, i, *msg, m.state())
 		}
 		_, properties := m.c.record(msg.level.log, msg.offset)
@@ -183,6 +251,47 @@ func (m *coreModel) took(q *coreQueue, c *coreConsumer, run Run, credit uint64) 
 	}
 }
 
+// dealt is that c, whose turn it must be, has come to take: it gets what it likes
+// if it is alone, else the messages are dealt strictly in turn, as many as there is
+// room for.
+func (m *coreModel) dealt(q *coreQueue, c *coreConsumer, count, credit uint64) {
+	next := q.next()
+	if next != c {
+		m.t.Fatalf("%s: %s took %d, but it is the turn of %+v: %s", q.name, c.Tag, count, next, m.state())
+	}
+	sharers := q.sharers()
+	k := uint64(len(sharers))
+	n := uint64(0) // messages of one kind that follow each other
+	for n < uint64(len(q.ready)) && q.ready[n].level == q.ready[0].level && q.ready[n].offset == q.ready[0].offset+n && q.ready[n].came == q.ready[0].came {
+		n++
+	}
+	if k == 1 {
+		if n = min(n, count); count > credit {
+			m.t.Fatalf("%s: %s took %d with credit for %d", q.name, c.Tag, count, credit)
+		}
+	}
+	for j := uint64(0); j < min(k, n); j++ {
+		room := sharers[j].room
+		switch {
+		case j == 0:
+			room = credit
+		case len(sharers[j].share) > 0:
+			room = 0
+		}
+		n = min(n, min(room, 1<<32)*k+j)
+	}
+	for j := range n {
+		to := sharers[j%k]
+		to.share = append(to.share, q.pop(0))
+		if to != c {
+			to.room--
+		}
+	}
+	for _, o := range sharers[:n%k] {
+		m.joined(o)
+	}
+}
+
 // next is the consumer whose turn it is: of the highest priority, the one that
 // has waited longest.
 func (q *coreQueue) next() (next *coreConsumer) {
@@ -194,12 +303,13 @@ func (q *coreQueue) next() (next *coreConsumer) {
 	return next
 }
 
-// sharers is how many take turns.
-func (q *coreQueue) sharers() (n int) {
+// sharers are those who take turns, in their order.
+func (q *coreQueue) sharers() (list []*coreConsumer) {
 	for _, c := range q.consumers {
 		if q.inRing(c) && c.Priority == q.next().Priority {
-			n++
+			list = append(list, c)
 		}
 	}
-	return n
+	slices.SortFunc(list, func(a, b *coreConsumer) int { return cmp.Compare(a.turn, b.turn) })
+	return list
 }

@@ -17,6 +17,7 @@ const (
 // settle lets the keeper and the consumers do what there is to do.
 func (m *coreModel) settle() {
 	m.c.now = m.now
+	m.hurry()
 	m.serve()
 	k := &m.c.broker.keeper
 	rounds := 0
@@ -48,7 +49,7 @@ func (m *coreModel) busy() bool {
 			if len(l.dying) > 0 && l.log.upkeep.move.retryAt <= m.now {
 				return true
 			}
-			if msg := l.head(); msg != nil && m.over(msg) {
+			if msg := l.head(); msg != nil && m.over(msg) && !q.servable() { // else it is a slow consumer's business
 				return true
 			}
 		}
@@ -143,8 +144,8 @@ func (m *coreModel) followRelease(log *Queue) {
 func (m *coreModel) check() {
 	for _, name := range m.names() {
 		q := m.queues[name]
-		if c := q.base.Counts(); c.Ready != uint64(len(q.ready)) || c.Unacked != uint64(len(q.held)) || c.Consumers != len(q.consumers) {
-			m.t.Fatalf("at %d %s has %+v, want %d, %d, %d: %s", m.now, name, c, len(q.ready), len(q.held), len(q.consumers), m.state())
+		if c := q.base.Counts(); c.Ready != uint64(len(q.ready)) || c.Unacked != uint64(len(q.held)+q.shared()) || c.Consumers != len(q.consumers) {
+			m.t.Fatalf("at %d %s has %+v, want %d, %d, %d: %s", m.now, name, c, len(q.ready), len(q.held)+q.shared(), len(q.consumers), m.state())
 		}
 		for _, msg := range slices.Concat(q.ready, q.held) {
 			if msg.gone || msg.level.isSettled(msg.offset) {
@@ -156,7 +157,8 @@ func (m *coreModel) check() {
 				m.t.Fatalf("at %d there is more in %s than should have come: %s", m.now, name, m.state())
 			}
 		}
-		if q.servable() && len(q.ready) > 0 {
+		waits := func(c *coreConsumer) bool { return c.slow && c.owner.isTold() && (c.entered || len(c.share) > 0) }
+		if q.servable() && len(q.ready) > 0 && !slices.ContainsFunc(q.consumers, waits) {
 			m.t.Fatalf("at %d %s keeps messages beside an idle consumer: %s", m.now, name, m.state())
 		}
 		for _, c := range q.consumers {
@@ -165,6 +167,14 @@ func (m *coreModel) check() {
 			}
 		}
 	}
+}
+
+// shared is how many have been dealt and not fetched.
+func (q *coreQueue) shared() (n int) {
+	for _, c := range q.consumers {
+		n += len(c.share)
+	}
+	return n
 }
 
 // wait moves the clock, a millisecond at a time, or far.

@@ -15,7 +15,11 @@ import (
 // publish sends some messages that are alike but for their bodies, as one batch.
 func (m *coreModel) publish() {
 	exchange := rapid.SampledFrom(append(coreExchanges, "", "")).Draw(m.t, "exchange")
-	msg := coreMessage{key: rapid.SampledFrom(coreKeys).Draw(m.t, "key"), ttl: unlimited}
+	m.publishTo(exchange, rapid.SampledFrom(coreKeys).Draw(m.t, "key"))
+}
+
+func (m *coreModel) publishTo(exchange, key string) {
+	msg := coreMessage{key: key, ttl: unlimited}
 	p := amqp.Properties{Flags: amqp.FlagDeliveryMode, DeliveryMode: 2}
 	if m.chance("has priority", 2) {
 		msg.priority = rapid.Uint8Range(0, 4).Draw(m.t, "priority")
@@ -63,7 +67,7 @@ func (m *coreModel) publish() {
 	}
 	slices.Sort(want)
 	if want = slices.Compact(want); !slices.Equal(refused, want) {
-		m.t.Fatalf("%v were refused, want %v", refused, want)
+		m.t.Fatalf("%v were refused, want %v: %s", refused, want, m.state())
 	}
 }
 

@@ -31,6 +31,11 @@ func (m *coreModel) seldom() {
 // stop is a stop in good order: nothing is lost, and what was delivered is
 // flagged.
 func (m *coreModel) stop() {
+	for _, q := range m.queues {
+		for _, c := range q.consumers {
+			q.held = append(q.held, c.share...)
+		}
+	}
 	m.c.close()
 	m.disk = m.disk.Kill()
 	m.open()

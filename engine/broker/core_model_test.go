@@ -59,7 +59,7 @@ func coreHistory(rt *rapid.T) {
 		"publish": action(m.publish), "publish2": action(m.publish), "publish3": action(m.publish),
 		"get": action(m.get), "consume": action(m.consume),
 		"conclude": action(m.conclude), "conclude2": action(m.conclude), "conclude3": action(m.conclude),
-		"recover": action(m.recover), "cancel": action(m.cancel),
+		"recover": action(m.recover), "cancel": action(m.cancel), "stall": action(m.stall), "stall2": action(m.stall),
 		"bind": action(m.bind), "unbind": action(m.unbind),
 		"wait": m.wait, "policy": action(m.policy), "seldom": action(m.seldom),
 	})

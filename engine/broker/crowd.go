@@ -8,19 +8,12 @@ import (
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
-// Limits of how many messages one Take may give (see quantum).
+// Limits of how many messages one Take may give to a lone consumer.
 const (
 	takeMax = 4096
-	// takeShareMax is how far consumers that share a backlog can be apart. With 64,
-	// four consumers got 2.4 million messages of 16 bytes a second instead of 7: on
-	// another loop, each run costs a wake-up.
-	takeShareMax = 256
 	// takeLevelMax is for the only consumer of a priority queue: what it has taken
 	// is not overtaken any more.
 	takeLevelMax = 256
-	// fairBelow: with at most this many ready messages per consumer in the ring
-	// they are dealt out one by one.
-	fairBelow = 16
 )
 
 // ConsumerOwner is told about its consumers' queues. It is called without
@@ -40,6 +33,9 @@ type Consumer struct {
 	NoAck     bool
 	Exclusive bool
 	Priority  int64 // of x-priority; higher ones are served first
+	// Wary says that others may use up the credit that it takes with: then it is
+	// dealt nothing that it has not asked for. Set on its owner's loop before Take.
+	Wary bool
 	// Stream is there for consumers of streams only; see AttachStream.
 	Stream *StreamConsumer
 	// Delivered is the owner's to count up, on its loop; the queue takes it over
@@ -52,6 +48,9 @@ type Consumer struct {
 	next, prev *Consumer // ring of consumers that can take messages
 	inRing     bool
 	room       uint64 // how much more it can take, as of its last Take
+	wary       bool   // as of its last Take
+	stalled    bool   // nobody waits for it to fetch its share
+	share      Run    // dealt to it, and not fetched yet; see deal.go
 }
 
 // crowd is a queue's consumers. Those that can take messages are in rings, one
@@ -74,6 +73,7 @@ type crowd struct {
 	counts    *queueCounts // nil: never used; see counters.go
 	single    bool         // one consumer at a time is active
 	paused    bool         // nobody is in a ring; see pause.go
+	awaited   int32        // shares that have to be fetched before there is another token
 	unread    *unreadable  // what is stored of the queue is not known; nil if it is; see unread.go
 }
 
@@ -169,8 +169,12 @@ func (w *crowd) dismiss() []*Consumer {
 	for _, c := range gone {
 		c.attached, c.able, c.inRing = false, false, false
 		c.next, c.prev = nil, nil
+		if c.share.Count > 0 {
+			c.share.Queue.unacked -= c.share.Count
+		}
+		c.share, c.stalled = Run{}, false
 	}
-	w.consumers, w.ring, w.ringLen, w.woken, w.lower, w.active = nil, nil, 0, nil, nil, nil
+	w.consumers, w.ring, w.ringLen, w.woken, w.lower, w.active, w.awaited = nil, nil, 0, nil, nil, nil, 0
 	return gone
 }
 
@@ -213,30 +217,19 @@ func (w *crowd) room() (n uint64) {
 // grantToken gives the token to the consumer whose turn it is, if it is free
 // and there is something to take; the caller wakes it after unlocking.
 func (q *Queue) grantToken() *Consumer {
-	if q.woken != nil || q.ring == nil || q.total() == 0 {
+	if q.woken != nil || q.ring == nil || q.awaited > 0 || q.total() == 0 {
 		return nil
 	}
 	q.woken = q.ring
 	return q.woken
 }
 
-// quantum bounds one turn. A lone consumer takes what it can; several share:
-// message by message while there are few, in longer runs when there are many,
-// so that a backlog is not paid for by one wake-up per message. Runs get shorter
-// towards the end of a backlog, so that those who share it get as much, but for
-// the length of the first run.
-func (q *Queue) quantum(ready uint64) uint64 {
-	if q.ringLen <= 1 {
-		if q.levels != nil {
-			return takeLevelMax
-		}
-		return takeMax
+// quantum bounds what a lone consumer takes at once.
+func (q *Queue) quantum() uint64 {
+	if q.levels != nil {
+		return takeLevelMax
 	}
-	n := uint64(q.ringLen)
-	if ready <= fairBelow*n {
-		return 1
-	}
-	return min(ready/(4*n), takeShareMax)
+	return takeMax
 }
 
 // Enter says that c has credit and room for messages. It returns true when
@@ -262,24 +255,41 @@ func (q *Queue) Enter(c *Consumer) bool {
 	return wake == c
 }
 
-// Leave takes c out of its ring; the token passes on.
+// Leave takes c, which has no credit, out of its ring; what it has been dealt and
+// has not fetched goes to others, and the token passes on.
 func (q *Queue) Leave(c *Consumer) {
 	q.mu.Lock()
 	q.heed(c)
-	wake := q.leave(c)
-	relieved := q.relieved(q.lastTaken())
+	q.unshare(c)
+	q.leave(c)
+}
+
+// leave is the end of Leave; the caller holds mu, which it releases.
+func (q *Queue) leave(c *Consumer) {
+	c.able = false
+	if c.inRing {
+		q.part(c)
+	}
+	q.attend()
+	wake, relieved := q.grantToken(), q.relieved(q.lastTaken())
 	q.mu.Unlock()
 	tell(wake, relieved)
 }
 
-func (q *Queue) leave(c *Consumer) *Consumer {
-	c.able = false
-	if !c.inRing {
-		return nil
+// Stall says that c cannot Take for now. One whose connection cannot send (blocked)
+// leaves its ring, but keeps its share, as it does what it has taken. One that
+// waits for the disk stays among others that take turns, who wait for it: they
+// will want the same blocks; alone it leaves, too. The result says whether it has left.
+func (q *Queue) Stall(c *Consumer, blocked bool) (left bool) {
+	q.mu.Lock()
+	q.heed(c)
+	if !blocked && c.inRing && q.ringLen > 1 && c.Priority == q.ring.Priority {
+		q.mu.Unlock()
+		return false
 	}
-	q.part(c)
-	q.attend()
-	return q.grantToken()
+	q.dontAwait(c)
+	q.leave(c)
+	return true
 }
 
 // DeliverableNow says whether some consumer would get a message published now
@@ -325,6 +335,7 @@ func (q *Queue) Detach(c *Consumer) {
 		return
 	}
 	q.heed(c)
+	q.unshare(c)
 	c.attached, c.able = false, false
 	if c.inRing {
 		q.part(c)

@@ -9,7 +9,8 @@ import (
 )
 
 // crowdModel says who is served next: the members of each ring in turn, the
-// highest ring first, and with a single active consumer nobody else.
+// highest ring first, and with a single active consumer nobody else. Each takes one
+// message at a time.
 type crowdModel struct {
 	e        *env
 	q        *Queue
@@ -114,9 +115,6 @@ func (m *crowdModel) leave(t *rapid.T) {
 
 func (m *crowdModel) publish(t *rapid.T) {
 	n := rapid.IntRange(1, 3).Draw(t, "count")
-	if m.ready+n > fairBelow {
-		return // beyond that they are dealt out in longer runs
-	}
 	m.e.publish(m.q, slices.Repeat([]string{"m"}, n)...)
 	m.ready += n
 }
@@ -147,7 +145,7 @@ func (m *crowdModel) giveBack(t *rapid.T) {
 	}
 	run := m.unacked[len(m.unacked)-1]
 	m.unacked = m.unacked[:len(m.unacked)-1]
-	if m.ready < fairBelow && rapid.Bool().Draw(t, "requeue") {
+	if rapid.Bool().Draw(t, "requeue") {
 		m.q.Requeue(run)
 		m.ready++
 		return
@@ -185,7 +183,7 @@ func TestCrowd_Model(t *testing.T) {
 		m.q = e.queue(QueueDeclare{Name: name, Arguments: values("x-single-active-consumer", single)}, nil)
 		for i := range 5 {
 			p := rapid.Int64Range(-2, 2).Draw(rt, "priority")
-			m.all = append(m.all, &Consumer{Queue: m.q, Owner: &fakeOwner{}, Tag: fmt.Sprint("c", i), Priority: p})
+			m.all = append(m.all, &Consumer{Queue: m.q, Owner: &fakeOwner{}, Tag: fmt.Sprint("c", i), Priority: p, Wary: true})
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"attach": m.attach, "attach2": m.attach, "detach": m.detach, "enter": m.enter, "enter2": m.enter, "enter3": m.enter,

@@ -26,8 +26,8 @@
 //     of the ready set, only Requeue (once) or Settle (once) ends that.
 //  3. Consumers in a ring have credit and room. The token (woken) is held by at
 //     most one of those of the highest priority; while there are ready messages
-//     and a non-empty ring, somebody holds it: no message waits beside an idle
-//     consumer.
+//     and a non-empty ring, somebody holds it, or has to fetch a share first that
+//     it was told of (deal.go): no message waits beside an idle consumer.
 //  4. A queue's log id is never given out twice, so a queue declared again under
 //     an old name cannot see old messages.
 //  5. A queue that keeps messages for an exchange (history.go, delayed.go) is in no

@@ -284,7 +284,7 @@ func (m *moving) settle(tx *segstore.Tx, p *portion, refused []int) (ids []uint6
 	at := uint64(0)
 	upTo := func(n uint64) {
 		if n > at {
-			ids = append(ids, p.from.SettleKeeping(p.first+at, n-at, 0)...)
+			ids = append(ids, p.from.SettleKeeping(Run{First: p.first + at, Count: n - at}, 0)...)
 			tx.Settled(p.from.log, p.first+at, n-at)
 		}
 	}

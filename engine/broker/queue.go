@@ -7,11 +7,12 @@ import (
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
-// Run is a series of consecutive offsets taken from a queue.
+// Run is a series of evenly spaced offsets taken from a queue.
 type Run struct {
 	Queue       *Queue // that it goes back to: a level, if that of a priority queue
 	First       uint64
 	Count       uint64
+	Stride      uint64 // from one offset to the next; 0 stands for 1
 	Redelivered bool
 	// Waited says how long the message that the queue timed has been in it, in
 	// microseconds; 0: it is not among these. See latency.go.

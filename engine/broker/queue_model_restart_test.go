@@ -94,6 +94,14 @@ func (m *queueModel) adopt(t *rapid.T, keep func(o uint64) bool) {
 func (m *queueModel) check(t *rapid.T) {
 	q := m.q
 	wantReady := m.count(ready) + m.count(returned)
+	for c, share := range m.shares {
+		if c.share != share {
+			t.Fatalf("%s has been dealt %+v, want %+v", c.Tag, c.share, share)
+		}
+		if m.entered[c] && !c.stalled && !owner(c).isTold() {
+			t.Fatalf("%s was not told of its share", c.Tag)
+		}
+	}
 	if c := q.Counts(); c.Ready != wantReady || c.Unacked != m.count(held) {
 		t.Fatalf("counts %+v, want %d ready and %d unacked", c, wantReady, m.count(held))
 	}
@@ -116,7 +124,7 @@ func (m *queueModel) check(t *rapid.T) {
 	if q.woken != nil && !m.entered[q.woken] {
 		t.Fatal("the token is with a consumer outside of the ring (invariant 3)")
 	}
-	if wantReady > 0 && q.ringLen > 0 && q.woken == nil {
+	if wantReady > 0 && q.ringLen > 0 && q.woken == nil && q.awaited == 0 {
 		t.Fatal("messages wait beside idle consumers (invariant 3)")
 	}
 	if q.woken != nil && !owner(q.woken).isTold() {

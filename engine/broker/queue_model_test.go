@@ -32,6 +32,7 @@ func TestQueue_Model(t *testing.T) {
 			"requeue2": m.requeue,
 			"return":   m.giveBack,
 			"leave":    m.leave,
+			"stall":    m.stall,
 			"seldom":   m.seldom,
 			"":         m.check,
 		})
@@ -73,6 +74,7 @@ type queueModel struct {
 	cursor   uint64
 	end      uint64
 	held     []heldRun
+	shares   map[*Consumer]Run // dealt and not fetched
 	all      []*Consumer
 	entered  map[*Consumer]bool
 	number   int // of the next body
@@ -94,7 +96,7 @@ func (m *queueModel) open(t tb) {
 }
 
 func (m *queueModel) consumers() {
-	m.all, m.entered = nil, map[*Consumer]bool{}
+	m.all, m.entered, m.shares = nil, map[*Consumer]bool{}, map[*Consumer]Run{}
 	for i := range 3 {
 		m.all = append(m.all, &Consumer{Queue: m.q, Owner: &fakeOwner{}, Tag: fmt.Sprint("c", i)})
 	}
@@ -137,6 +139,17 @@ func (m *queueModel) leave(t *rapid.T) {
 	owner(c).setTold(false)
 	m.q.Leave(c)
 	delete(m.entered, c)
+	m.unshare(c)
+}
+
+// stall is a connection that cannot send: its consumer keeps its share.
+func (m *queueModel) stall(t *rapid.T) {
+	c := m.consumer(t)
+	owner(c).setTold(false)
+	if !m.q.Stall(c, true) {
+		t.Fatal("it has not left")
+	}
+	delete(m.entered, c)
 }
 
 // detach leaves what the consumer holds with its channel, as basic.cancel does.
@@ -145,6 +158,14 @@ func (m *queueModel) detach(t *rapid.T) {
 	owner(c).setTold(false)
 	m.q.Detach(c)
 	delete(m.entered, c)
+	m.unshare(c)
+}
+
+func (m *queueModel) unshare(c *Consumer) {
+	if share, ok := m.shares[c]; ok {
+		delete(m.shares, c)
+		m.unsent(share)
+	}
 }
 
 // next is what a taker must get first.
@@ -172,14 +193,76 @@ func (m *queueModel) take(t *rapid.T) {
 	if limit > 0 {
 		owner(c).setTold(false)
 	}
+	var ring []*Consumer // from c on
+	for o := m.q.ring; o != nil && len(ring) < m.q.ringLen; o = o.next {
+		ring = append(ring, o)
+	}
 	run, more := m.q.Take(c, limit, 0)
 	if more {
 		owner(c).setTold(true)
 	}
+	if share, ok := m.shares[c]; ok {
+		m.fetched(t, c, share, run, limit)
+		return
+	}
 	if _, _, some := m.next(); (run.Count > 0) != (turn && some) {
 		t.Fatalf("Take gave %+v; its turn: %v, something ready: %v", run, turn, some)
 	}
-	m.taken(t, run, limit, c)
+	if run.Count == 0 {
+		return
+	}
+	if run.Count > limit {
+		t.Fatalf("%d taken, limit %d", run.Count, limit)
+	}
+	all := run
+	all.Stride = 0
+	for _, o := range ring[1:] {
+		if _, has := m.shares[o]; !has {
+			all.Count += o.share.Count
+		}
+	}
+	m.taken(t, all)
+	m.held = append(m.held, heldRun{run, c})
+	k := uint64(len(ring))
+	for j, o := range ring {
+		want := Run{Queue: m.q, First: all.First + uint64(j), Count: (all.Count + k - 1 - uint64(j)) / k, Stride: k, Redelivered: all.Redelivered}
+		got := o.share
+		if o == c {
+			got = run
+		}
+		if k == 1 {
+			want.Stride = 0
+		}
+		if _, has := m.shares[o]; has || want.Count == 0 {
+			if want.Count > 0 {
+				t.Fatalf("%s was dealt %+v beside %+v", o.Tag, want, got)
+			}
+			continue
+		}
+		if got.Waited = 0; got != want {
+			t.Fatalf("%s was dealt %+v, want %+v", o.Tag, got, want)
+		}
+		if o != c {
+			m.shares[o] = got
+		}
+	}
+}
+
+// fetched is a share that has been taken, as far as there was credit.
+func (m *queueModel) fetched(t *rapid.T, c *Consumer, share, run Run, limit uint64) {
+	delete(m.shares, c)
+	if share.Count > limit {
+		rest := share
+		rest.Shift(limit)
+		m.unsent(rest)
+		share.Count = limit
+	}
+	if run != share {
+		t.Fatalf("%s took %+v, want %+v", c.Tag, run, share)
+	}
+	if run.Count > 0 {
+		m.held = append(m.held, heldRun{run, c})
+	}
 }
 
 func (m *queueModel) get(t *rapid.T) {
@@ -188,16 +271,16 @@ func (m *queueModel) get(t *rapid.T) {
 	if (run.Count == 1) != some {
 		t.Fatalf("Get gave %+v; something ready: %v", run, some)
 	}
-	m.taken(t, run, 1, nil)
+	if m.taken(t, run); run.Count > 0 {
+		m.held = append(m.held, heldRun{run, nil})
+	}
 	if want := m.count(ready) + m.count(returned); remaining != want {
 		t.Fatalf("Get says %d remain, want %d", remaining, want)
 	}
 }
 
-func (m *queueModel) taken(t *rapid.T, run Run, limit uint64, c *Consumer) {
-	if run.Count > limit {
-		t.Fatalf("%d taken, limit %d", run.Count, limit)
-	}
+// taken is a run of consecutive messages that are not ready any more.
+func (m *queueModel) taken(t *rapid.T, run Run) {
 	if run.Count == 0 {
 		return
 	}
@@ -219,7 +302,6 @@ func (m *queueModel) taken(t *rapid.T, run Run, limit uint64, c *Consumer) {
 	if got, want := m.e.body(m.q, run.First), m.messages[run.First].body; got != want {
 		t.Fatalf("offset %d holds %q, want %q", run.First, got, want)
 	}
-	m.held = append(m.held, heldRun{run, c})
 }
 
 // part cuts a part out of a held run and takes it off the model's list.
@@ -233,10 +315,10 @@ func (m *queueModel) part(t *rapid.T) (Run, bool) {
 	count := rapid.Uint64Range(1, h.Count-skip).Draw(t, "count")
 	m.held = slices.Delete(m.held, i, i+1)
 	part := h.Run
-	part.First, part.Count = h.First+skip, count
+	part.First, part.Count = h.offset(skip), count
 	before, after := h, h
 	before.Count = skip
-	after.First, after.Count = part.First+count, h.Count-skip-count
+	after.First, after.Count = h.offset(skip+count), h.Count-skip-count
 	for _, rest := range []heldRun{before, after} {
 		if rest.Count > 0 {
 			m.held = append(m.held, rest)
@@ -246,14 +328,14 @@ func (m *queueModel) part(t *rapid.T) (Run, bool) {
 }
 
 func (m *queueModel) move(run Run, to place) {
-	for o := run.First; o < run.First+run.Count; o++ {
-		m.messages[o].place = to
+	for i := range run.Count {
+		m.messages[run.offset(i)].place = to
 	}
 }
 
 func (m *queueModel) settle(t *rapid.T) {
 	if run, ok := m.part(t); ok {
-		m.q.Settle(run.First, run.Count)
+		m.q.SettleRun(run, 0)
 		m.move(run, settled)
 	}
 }
@@ -272,7 +354,12 @@ func (m *queueModel) giveBack(t *rapid.T) {
 		return
 	}
 	m.q.Return(run)
-	if !run.Redelivered && run.First+run.Count == m.cursor {
+	m.unsent(run)
+}
+
+// unsent is what has come back without having been sent.
+func (m *queueModel) unsent(run Run) {
+	if !run.Redelivered && (run.Stride <= 1 || run.Count == 1) && run.First+run.Count == m.cursor {
 		m.move(run, ready)
 		m.cursor = run.First
 		return
@@ -324,7 +411,7 @@ func (m *queueModel) delete(t *rapid.T) {
 	for _, h := range m.held {
 		switch rapid.IntRange(0, 2).Draw(t, "late") {
 		case 0:
-			old.Settle(h.First, h.Count)
+			old.SettleRun(h.Run, 0)
 		case 1:
 			old.Requeue(h.Run)
 		default:

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,9 +22,9 @@ func attach(t tb, q *Queue, tag string) *Consumer {
 	return c
 }
 
-// TestQueue_RoundRobin_FewMessages: with few messages ready two consumers get
-// them strictly in turns, whatever the sizes of the batches.
-func TestQueue_RoundRobin_FewMessages(t *testing.T) {
+// TestQueue_RoundRobin: the i-th message goes to consumer i mod k, whatever the
+// sizes of batches and of what is ready, the prefetches, and who comes first to take.
+func TestQueue_RoundRobin(t *testing.T) {
 	t.Parallel()
 	e := openDir(t, t.TempDir())
 	defer e.close()
@@ -34,28 +33,47 @@ func TestQueue_RoundRobin_FewMessages(t *testing.T) {
 		e.t = rt
 		names++
 		q := e.queue(QueueDeclare{Name: fmt.Sprint("turns ", names)}, nil)
-		two := []*Consumer{attach(rt, q, "a"), attach(rt, q, "b")}
-		turn, next := 0, uint64(0)
-		for range rapid.IntRange(1, 6).Draw(rt, "rounds") {
-			for range rapid.IntRange(1, 2*fairBelow).Draw(rt, "batch") {
-				e.publish(q, "m")
+		k := rapid.IntRange(2, 20).Draw(rt, "consumers")
+		prefetch := rapid.SampledFrom([]uint64{1, 7, 1000, 1 << 62}).Draw(rt, "prefetch")
+		var consumers []*Consumer
+		for i := range k {
+			consumers = append(consumers, attach(rt, q, fmt.Sprint(i)))
+		}
+		published, next := uint64(0), make([]uint64, k)
+		order := make([]int, k)
+		for i := range next {
+			next[i], order[i] = uint64(i), i
+		}
+		for range rapid.IntRange(1, 4).Draw(rt, "rounds") {
+			n := rapid.SampledFrom([]int{1, 2, k - 1, k, k + 1, 100, 3000}).Draw(rt, "batch")
+			e.publish(q, make([]string, n)...)
+			published += uint64(n)
+			for again := true; again; {
+				again = false
+				for _, i := range rapid.Permutation(order).Draw(rt, "order") {
+					c := consumers[i]
+					if !owner(c).isTold() {
+						continue
+					}
+					again = true
+					owner(c).setTold(false)
+					for run, more := q.Take(c, prefetch, 0); run.Count > 0 || more; run, more = q.Take(c, prefetch, 0) {
+						for j := range run.Count {
+							if run.offset(j) != next[i] {
+								rt.Fatalf("consumer %d of %d got %d, want %d", i, k, run.offset(j), next[i])
+							}
+							next[i] += uint64(k)
+						}
+						q.SettleRun(run, 0)
+					}
+				}
 			}
-			for q.Counts().Ready > 0 {
-				c, other := two[turn], two[1-turn]
-				if !owner(c).isTold() {
-					rt.Fatalf("offset %d: consumer %s was not told", next, c.Tag)
-				}
-				if run, _ := q.Take(other, 100, 0); run.Count > 0 {
-					rt.Fatalf("offset %d: consumer %s took out of turn", next, other.Tag)
-				}
-				owner(c).setTold(false)
-				run, more := q.Take(c, 100, 0)
-				if run.First != next || run.Count != 1 || more {
-					rt.Fatalf("consumer %s took %+v (more: %v), want offset %d alone", c.Tag, run, more, next)
-				}
-				next++
-				turn = 1 - turn
+			if c := q.Counts(); c.Ready+c.Unacked > 0 {
+				rt.Fatalf("%+v are left of %d", c, published)
 			}
+		}
+		if low := q.log.Low(); low != published {
+			rt.Fatalf("settled up to %d of %d", low, published)
 		}
 		if _, _, err := e.vh.DeleteQueue([]byte(q.Name), false, false, nil); err != nil {
 			rt.Fatal(err)
@@ -63,33 +81,46 @@ func TestQueue_RoundRobin_FewMessages(t *testing.T) {
 	})
 }
 
-// TestQueue_RoundRobin_Backlog: a backlog is shared in runs, not message by
-// message; nobody gets two runs in a row, and at no time has one who can take got
-// many more than another.
-func TestQueue_RoundRobin_Backlog(t *testing.T) {
+// TestQueue_RoundRobin_ManyUnacknowledged: while very many are unacknowledged the
+// turns are runs of consecutive messages, so that gaps between acknowledged ones are
+// bounded, and strict again afterwards.
+func TestQueue_RoundRobin_ManyUnacknowledged(t *testing.T) {
 	t.Parallel()
 	e := openDir(t, t.TempDir())
 	defer e.close()
-	for _, backlog := range []int{60, 200, 5000} {
-		q := e.queue(QueueDeclare{Name: fmt.Sprint("backlog", backlog)}, nil)
-		e.publish(q, make([]string, backlog)...)
-		consumers := []*Consumer{attach(t, q, "a"), attach(t, q, "b"), attach(t, q, "c")}
-		var got [3]uint64
-		takes := 0
-		for turn := 0; q.Counts().Ready > 0; turn = (turn + 1) % len(consumers) {
-			run, more := q.Take(consumers[turn], takeMax, 0)
-			if run.Count == 0 || run.Count > takeShareMax || more {
-				t.Fatalf("consumer %d took %+v (more: %v)", turn, run, more)
-			}
-			got[turn] += run.Count
-			takes++
-			if slices.Max(got[:])-slices.Min(got[:]) > min(takeShareMax, uint64(backlog)/12) {
-				t.Fatalf("of %d the consumers have got %v", backlog, got)
+	q := e.queue(QueueDeclare{Name: "many"}, nil)
+	two := []*Consumer{attach(t, q, "a"), attach(t, q, "b")}
+	taken, at, runs := []Run(nil), uint64(0), 0
+	for range dealtMax/1000 + 20 {
+		e.publish(q, make([]string, 1000)...)
+		for i := 0; q.Counts().Ready > 0; i++ {
+			for _, c := range two {
+				for run, _ := q.Take(c, 1<<62, 0); run.Count > 0; run, _ = q.Take(c, 1<<62, 0) {
+					many := q.Counts().Unacked > dealtMax+2*shareMax
+					if consecutive := run.Stride <= 1 || run.Count == 1; many && !consecutive {
+						t.Fatalf("%s took %+v with so many unacknowledged", c.Tag, run)
+					}
+					if many {
+						runs++
+					}
+					taken = append(taken, run)
+				}
 			}
 		}
-		if takes > 120+backlog/takeShareMax {
-			t.Errorf("%d takes for %d messages", takes, backlog)
-		}
+	}
+	if at = q.Counts().Unacked; at != q.end || runs == 0 {
+		t.Fatalf("%d taken of %d, %d of the turns were runs", at, q.end, runs)
+	}
+	for _, run := range taken {
+		q.SettleRun(run, 0)
+	}
+	if q.log.Low() != q.end {
+		t.Fatalf("settled up to %d of %d", q.log.Low(), q.end)
+	}
+	e.publish(q, make([]string, 4)...)
+	first := q.ring
+	if run, _ := q.Take(first, 1<<62, 0); run.Count != 2 || run.Stride != 2 {
+		t.Fatalf("took %+v", run)
 	}
 }
 

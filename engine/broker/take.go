@@ -26,30 +26,47 @@ func (q *Queue) ready() uint64 {
 	return n
 }
 
-// Take gives c up to limit consecutive ready offsets, if it is c's turn. The
-// count is 0 when there is nothing for it now: it stays in the ring and will
-// be woken. more says that c may Take again at once. now is in Unix
-// milliseconds.
+// Take gives c up to limit ready messages: the share that it has been dealt, or
+// what it gets if it is c's turn. The count is 0 when there is nothing for it now:
+// it stays in the ring and will be woken. more says that c may Take again at once.
+// now is in Unix milliseconds.
 func (q *Queue) Take(c *Consumer, limit uint64, now int64) (run Run, more bool) {
+	var dealt wakes
 	q.mu.Lock()
 	q.heed(c)
-	c.room = limit
-	if q.deleted || !c.inRing || limit == 0 || q.woken != c && (q.ringLen > 1 || c.Priority != q.ring.Priority) {
-		q.mu.Unlock()
-		return Run{}, false
+	c.wary = c.Wary
+	switch {
+	case q.deleted:
+	case c.share.Count > 0:
+		run = q.fetch(c, limit)
+	default:
+		c.room = limit
+		if !c.inRing || limit == 0 || q.woken != c && (q.ringLen > 1 || c.Priority != q.ring.Priority) {
+			break
+		}
+		if from := q.top(); q.ringLen == 1 {
+			run = from.take(min(limit, q.quantum()))
+			from.clock(&run)
+			q.ring = c.next
+		} else if run = from.take(q.dealable(from)); run.Count > 0 {
+			from.clock(&run)
+			run = q.deal(run, &dealt)
+		}
+		c.room -= run.Count
+		q.woken = nil
 	}
-	from := q.top()
-	run = from.take(min(limit, q.quantum(q.total())))
-	c.room -= run.Count
-	from.clock(&run)
-	from.needPace().took(run.Count, now)
-	q.ring = c.next
-	q.woken = nil
-	wake, relieved := q.grantToken(), from.relieved(now)
+	var relieved []Publisher
+	if from := run.Queue; run.Count > 0 {
+		from.needPace().took(run.Count, now)
+		relieved = from.relieved(now)
+	}
+	wake := q.grantToken()
+	more = q.woken == c
 	q.mu.Unlock()
 	if wake == c {
-		wake, more = nil, true
+		wake = nil
 	}
+	dealt.tell()
 	tell(wake, relieved)
 	return run, more
 }
@@ -99,38 +116,42 @@ func (q *Queue) pull(limit uint64, operator bool) (run Run, remaining uint64) {
 	return run, q.total()
 }
 
-// Settle ends the delivery of taken offsets: acked, dropped, or sent without
-// the need of an ack.
-func (q *Queue) Settle(first, count uint64) { q.Acked(first, count, 0) }
+// Settle ends the delivery of consecutive offsets that were taken.
+func (q *Queue) Settle(first, count uint64) { q.SettleRun(Run{First: first, Count: count}, 0) }
 
-// Acked is Settle for offsets of which so many were acknowledged.
-func (q *Queue) Acked(first, count, acked uint64) {
-	if ids := q.SettleKeeping(first, count, acked); ids != nil {
+// SettleRun ends the delivery of taken messages: acked, dropped, or sent without
+// the need of an ack. So many of them were acknowledged.
+func (q *Queue) SettleRun(run Run, acked uint64) {
+	if ids := q.SettleKeeping(run, acked); ids != nil {
 		q.RemoveBodies(ids)
 	}
 }
 
-// SettleKeeping is Acked, but leaves the external bodies of the messages for
+// SettleKeeping is SettleRun, but leaves the external bodies of the messages for
 // the caller to remove (RemoveBodies): a transaction that acknowledges them may
 // still be undone by a crash.
-func (q *Queue) SettleKeeping(first, count, acked uint64) (ids []uint64) {
+func (q *Queue) SettleKeeping(run Run, acked uint64) (ids []uint64) {
 	q.mu.Lock()
 	if acked > 0 {
 		q.counted().Counts[stats.Ack] += acked
 	}
-	q.unacked -= count
+	q.unacked -= run.Count
 	deleted := q.deleted
 	if q.upkeep != nil && !deleted {
-		q.upkeep.settled(q, first, count)
+		run.Each(func(first, count uint64) { q.upkeep.settled(q, first, count) })
 	}
 	if q.external != nil && !deleted {
-		ids = q.settle(first, count)
+		run.Each(func(first, count uint64) { ids = append(ids, q.settle(first, count)...) })
 		q.mu.Unlock()
 		return ids
 	}
 	q.mu.Unlock()
-	if !deleted {
-		q.log.Settle(first, count)
+	switch {
+	case deleted:
+	case run.Stride > 1:
+		q.log.SettleEvery(run.First, run.Stride, run.Count)
+	default:
+		q.log.Settle(run.First, run.Count)
 	}
 	return nil
 }
@@ -139,23 +160,37 @@ func (q *Queue) SettleKeeping(first, count, acked uint64) (ids []uint64) {
 // taken it becomes ready as before, else it counts as redelivered.
 func (q *Queue) Return(run Run) {
 	q.mu.Lock()
-	if !q.deleted && !run.Redelivered && run.First+run.Count == q.cursor {
-		q.cursor = run.First
-		q.log.SetCursor(q.cursor)
+	if q.deleted {
 		q.unacked -= run.Count
-		if q.upkeep != nil {
-			q.upkeep.entered(run.First, run.Count)
-		}
-		wake := q.grantToken()
-		q.attend()
 		q.mu.Unlock()
-		if wake != nil {
-			wake.Owner.Wake()
+		return
+	}
+	run.Queue = q
+	q.unsend(run)
+	wake := q.grantToken()
+	q.attend()
+	q.mu.Unlock()
+	tell(wake, nil)
+}
+
+// unsend is Return for who holds mu and goes on to grantToken and attend.
+func (q *Queue) unsend(run Run) {
+	l := run.Queue
+	l.unacked -= run.Count
+	if !run.Redelivered && (run.Stride <= 1 || run.Count == 1) && run.First+run.Count == l.cursor {
+		l.cursor = run.First
+		l.log.SetCursor(l.cursor)
+		if l.upkeep != nil {
+			l.upkeep.entered(run.First, run.Count)
 		}
 		return
 	}
-	q.mu.Unlock()
-	q.requeue(false, run)
+	run.Each(func(first, count uint64) {
+		l.returned.Add(first, count)
+		if l.upkeep != nil {
+			l.upkeep.entered(first, count)
+		}
+	})
 }
 
 // Requeue returns delivered offsets to their original positions, all at once,
@@ -167,16 +202,18 @@ func (q *Queue) requeue(delivered bool, runs ...Run) {
 	e := q.upkeep
 	for _, r := range runs {
 		q.unacked -= r.Count
-		switch {
-		case q.deleted:
-		case e != nil && delivered && e.set.deliveryLimit != unlimited:
-			q.comeBack(r.First, r.Count)
-		default:
-			q.returned.Add(r.First, r.Count)
-			if e != nil {
-				e.entered(r.First, r.Count)
+		r.Each(func(first, count uint64) {
+			switch {
+			case q.deleted:
+			case e != nil && delivered && e.set.deliveryLimit != unlimited:
+				q.comeBack(first, count)
+			default:
+				q.returned.Add(first, count)
+				if e != nil {
+					e.entered(first, count)
+				}
 			}
-		}
+		})
 	}
 	if q.deleted {
 		q.mu.Unlock()
@@ -185,7 +222,5 @@ func (q *Queue) requeue(delivered bool, runs ...Run) {
 	wake := q.grantToken()
 	q.attend()
 	q.mu.Unlock()
-	if wake != nil {
-		wake.Owner.Wake()
-	}
+	tell(wake, nil)
 }
