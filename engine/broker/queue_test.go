@@ -279,24 +279,24 @@ func TestQueue_Concurrent(t *testing.T) {
 				if run.Count == 0 {
 					continue
 				}
-				for i := run.First; i < run.First+run.Count; i++ {
-					if holders[i].Add(1) != 1 {
-						t.Errorf("offset %d has two holders", i)
+				for i := range run.Count {
+					if offset := run.offset(i); holders[offset].Add(1) != 1 {
+						t.Errorf("offset %d has two holders", offset)
 					}
 				}
-				for i := run.First; i < run.First+run.Count; i++ {
-					holders[i].Add(-1)
+				for i := range run.Count {
+					holders[run.offset(i)].Add(-1)
 				}
 				if round%3 == 0 {
 					q.Requeue(run)
 					continue
 				}
-				for i := run.First; i < run.First+run.Count; i++ {
-					if settled[i].Add(1) != 1 {
-						t.Errorf("offset %d settled twice", i)
+				for i := range run.Count {
+					if offset := run.offset(i); settled[offset].Add(1) != 1 {
+						t.Errorf("offset %d settled twice", offset)
 					}
 				}
-				q.Settle(run.First, run.Count)
+				q.SettleRun(run, 0)
 				if left.Add(-int64(run.Count)) == 0 {
 					close(done)
 				}
