@@ -87,6 +87,14 @@ func expires(properties []byte) bool {
 	return len(properties) > 0 && properties[0]&byte(amqp.FlagExpiration>>8) != 0
 }
 
+// expectExpirations is Queue.ExpectExpirations for several.
+func expectExpirations(queues []*broker.Queue) (first bool) {
+	for _, q := range queues {
+		first = q.ExpectExpirations() || first
+	}
+	return first
+}
+
 // commitBatch appends the batch to its queues' logs.
 func (c *conn) commitBatch() {
 	b := &c.shard.batch
@@ -97,10 +105,12 @@ func (c *conn) commitBatch() {
 	b.count = 0
 	ch := b.ch
 	now := c.shard.loop.Now().UnixMilli()
-	if b.expiring {
-		for _, q := range b.queues {
-			q.ExpectExpirations()
-		}
+	first := false
+	if b.expiring && c.shard.tx == nil { // else it was said before the transaction
+		first = expectExpirations(b.queues)
+	}
+	if first {
+		c.shard.tx = c.shard.srv.broker.Store().Begin()
 	}
 	records, external := b.builder, b.external
 	var unread error // what the exchange has seen is not known
@@ -146,6 +156,10 @@ func (c *conn) commitBatch() {
 	if b.dedup != nil {
 		refused = b.dedup.Done(b.queues, refused, failed, c.shard.tx)
 		b.dedup = nil
+	}
+	if first {
+		c.shard.tx.End()
+		c.shard.tx = nil
 	}
 	if ch.confirm {
 		ch.timeConfirm(b.seq)

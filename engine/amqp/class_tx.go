@@ -190,6 +190,11 @@ func (t *transaction) apply(ch *channel, routes [][]*broker.Queue, external []*e
 	// Everything from here to End is one step for the store, also in a crash.
 	c.commitBatch()
 	c.flushSettled()
+	for i := range t.publishes {
+		if expires(t.publishes[i].properties) {
+			expectExpirations(routes[i])
+		}
+	}
 	c.shard.tx = c.shard.srv.broker.Store().Begin()
 	for i := range t.publishes {
 		p := &t.publishes[i]

@@ -103,12 +103,14 @@ func (s *Server) postTo(ctx context.Context, vh *broker.VHost, queues []*broker.
 	defer batch.Release()
 	batch.Reset(now)
 	batch.Add(batch.Template(exchange, key, properties), body)
-	if expires(properties) {
-		for _, q := range queues {
-			q.ExpectExpirations()
-		}
+	var tx *segstore.Tx
+	if expires(properties) && expectExpirations(queues) {
+		tx = s.broker.Store().Begin()
 	}
-	ends, taken, err := s.append(batch, queues, dedup, now)
+	ends, taken, err := s.append(batch, queues, dedup, tx, now)
+	if tx != nil {
+		tx.End()
+	}
 	if err != nil || !taken || broker.Nowhere(queues) {
 		return false, err
 	}
@@ -124,7 +126,7 @@ func (s *Server) postTo(ctx context.Context, vh *broker.VHost, queues []*broker.
 
 // append gives a batch of one message to its queues; taken is false when one of
 // them refused it, or it is a duplicate.
-func (s *Server) append(batch *segstore.Batch, queues []*broker.Queue, dedup *broker.Deduplicator, now int64) (ends []uint64, taken bool, err error) {
+func (s *Server) append(batch *segstore.Batch, queues []*broker.Queue, dedup *broker.Deduplicator, tx *segstore.Tx, now int64) (ends []uint64, taken bool, err error) {
 	records := batch
 	if dedup != nil {
 		if err := dedup.Unread(); err != nil {
@@ -141,7 +143,10 @@ func (s *Server) append(batch *segstore.Batch, queues []*broker.Queue, dedup *br
 			break
 		}
 		end, _, err := q.Publish(records, now)
-		more, _, err := refusedBy(err, records.Count())
+		more, inLog, err := refusedBy(err, records.Count())
+		if tx != nil && err == nil && end > 0 {
+			tx.Appended(q.Log(), end-uint64(inLog), end)
+		}
 		if err != nil {
 			failure = amqp.Errorf(amqp.CodeInternalError, amqp.BasicPublishID, "queue '%s' in vhost '%s' takes no messages: %v", q.Name, q.VHost.Name, err)
 		}
@@ -149,7 +154,7 @@ func (s *Server) append(batch *segstore.Batch, queues []*broker.Queue, dedup *br
 		refused = broker.MergeRefused(refused, more)
 	}
 	if dedup != nil {
-		refused = dedup.Done(queues, refused, failure != nil, nil)
+		refused = dedup.Done(queues, refused, failure != nil, tx)
 	}
 	return ends, taken && len(refused) == 0, failure
 }

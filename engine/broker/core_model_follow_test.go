@@ -10,8 +10,8 @@ import (
 
 // Numbers of keeperSteps that do what the model must follow.
 const (
-	stepExpire = 3
-	stepMove   = 4
+	stepExpire = 2
+	stepMove   = 3
 )
 
 // settle lets the keeper and the consumers do what there is to do.

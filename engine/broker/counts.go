@@ -260,17 +260,6 @@ func (vh *VHost) countsLog(q *Queue) (*segstore.Log, error) {
 	return log, nil
 }
 
-// recordAgain records what the definitions say of q, when that has changed.
-func (vh *VHost) recordAgain(q *Queue) {
-	vh.mu.Lock()
-	defer vh.mu.Unlock()
-	q = q.base()
-	q.needSides().hadExpirations = true
-	if vh.queues[q.Name] == q {
-		vh.broker.record(queueRecord(recQueueDeclare, vh, q))
-	}
-}
-
 // readCounts reads a log of counts of q. It waits for the disk.
 func (q *Queue) readCounts(log *segstore.Log) (counts, error) {
 	c := counts{of: map[uint64]uint32{}}

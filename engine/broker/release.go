@@ -201,17 +201,18 @@ func (k *keeper) finishRelease(q *Queue, l *letter, taken []schedule.Entry, refs
 	if l != nil && m.builder.Count() > 0 {
 		targets = l.targets
 	}
+	first := false
 	for _, target := range targets {
 		if err := target.log.Err(); err != nil && !errors.Is(err, segstore.ErrDeleted) {
 			k.heldUp(q, target, err, now)
 			return m.retryAt
 		}
 		if l.expiring {
-			target.ExpectExpirations()
+			first = target.ExpectExpirations() || first
 		}
 	}
 	var tx *segstore.Tx
-	if q.Durable {
+	if q.Durable || first {
 		tx = k.broker.store.Begin()
 	}
 	done := true

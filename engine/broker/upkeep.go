@@ -279,7 +279,7 @@ func (q *Queue) DeadLetters() bool {
 // known, nobody can tell what is over the limit and what has only expired; and
 // what dies goes on its way at once.
 var keeperSteps = [...]func(k *keeper, q *Queue, now int64) (again int64){
-	(*keeper).removeUnused, (*keeper).note, (*keeper).readSizes, (*keeper).expire, (*keeper).moveDead, (*keeper).writeCounts,
+	(*keeper).removeUnused, (*keeper).readSizes, (*keeper).expire, (*keeper).moveDead, (*keeper).writeCounts,
 }
 
 // tend does for q what is due, and returns when to come back, in ms.
@@ -364,19 +364,35 @@ func (q *Queue) Touch() {
 }
 
 // ExpectExpirations says that messages with expirations of their own are about
-// to be published: from now on somebody looks after the queue's head.
-func (q *Queue) ExpectExpirations() {
+// to be published: from now on somebody looks after the queue's head, also after a
+// crash: that is recorded in the definitions before the first of them is appended.
+// The first of all are to be appended in a transaction of the store (the result
+// says so): then they are in the journal, together with that record or behind it,
+// and not by themselves in a segment. It takes VHost.mu: not within a transaction.
+func (q *Queue) ExpectExpirations() (first bool) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.deleted && !q.Hidden() && q.stream == nil { // what an exchange keeps does not expire, nor what is in a stream
-		q.expectExpirations()
+	if q.deleted || q.Hidden() || q.stream != nil { // what an exchange keeps does not expire, nor what is in a stream
+		q.mu.Unlock()
+		return false
 	}
+	e := q.expectExpirations()
+	first = !e.noted && q.Durable && q.Owner == nil
+	q.mu.Unlock()
+	if !first {
+		return false
+	}
+	q.VHost.noteExpirations(q.base())
+	q.mu.Lock()
+	e.noted = true // only now: nobody relies on it before it is recorded
+	q.mu.Unlock()
+	return true
 }
 
-func (q *Queue) expectExpirations() {
+func (q *Queue) expectExpirations() *upkeep {
 	e := q.needUpkeep()
 	if !e.expiring {
 		e.expiring = true
 		q.VHost.broker.keeper.arm(q, 0)
 	}
+	return e
 }

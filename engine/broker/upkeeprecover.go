@@ -6,20 +6,16 @@ import (
 
 // This file is what a start and the definitions know of queues with an upkeep.
 
-// note records in the definitions that the queue has had messages with
-// expirations of their own: after a restart its head must be looked after
-// again. Not under the queue's lock: appending a definition may wait for a
-// transaction that wants it.
-func (k *keeper) note(q *Queue, _ int64) (again int64) {
-	q.mu.Lock()
-	e := q.upkeep
-	due := e.expiring && !e.noted && q.Durable && q.Owner == nil
-	e.noted = e.noted || due
-	q.mu.Unlock()
-	if due {
-		q.VHost.recordAgain(q)
+// noteExpirations records, once, that messages of q have expirations of their own.
+func (vh *VHost) noteExpirations(q *Queue) {
+	vh.mu.Lock()
+	defer vh.mu.Unlock()
+	if side := q.needSides(); !side.hadExpirations {
+		side.hadExpirations = true
+		if vh.queues[q.Name] == q {
+			vh.broker.record(queueRecord(recQueueDeclare, vh, q))
+		}
 	}
-	return unlimited
 }
 
 // sizeOf is the size of a record's body, wherever it is.
