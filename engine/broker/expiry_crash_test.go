@@ -8,12 +8,13 @@ import (
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
-// publishExpiring publishes batches of messages with expirations as connections do.
-func publishExpiring(e *env, q *Queue, batches, records, size int) {
+// publishExpiring publishes batches of messages with expirations as connections do,
+// until the queue takes no more.
+func publishExpiring(e *env, q *Queue, batches, records, size int) (err error) {
 	p := amqp.Properties{Flags: amqp.FlagExpiration | amqp.FlagDeliveryMode, Expiration: []byte("10"), DeliveryMode: 2}
 	b := segstore.NewBatch(e.pool)
 	defer b.Release()
-	for range batches {
+	for i := 0; i < batches && err == nil; i++ {
 		b.Reset(0)
 		template := b.Template(nil, []byte(q.Name), p.Append(nil))
 		for range records {
@@ -23,15 +24,16 @@ func publishExpiring(e *env, q *Queue, batches, records, size int) {
 		if q.ExpectExpirations() {
 			tx = e.broker.store.Begin()
 		}
-		end, _, err := q.Publish(b, 0)
-		if err != nil {
-			e.t.Fatal(err)
-		}
+		var end uint64
+		end, _, err = q.Publish(b, 0)
 		if tx != nil {
-			tx.Appended(q.log, end-uint64(records), end)
+			if err == nil {
+				tx.Appended(q.log, end-uint64(records), end)
+			}
 			tx.End()
 		}
 	}
+	return err
 }
 
 // TestExpiry_PowerCutAtTheFirst: whenever the power goes while a queue gets its
@@ -51,7 +53,9 @@ func TestExpiry_PowerCutAtTheFirst(t *testing.T) {
 			e.durable(seq)
 			q := e.vh.FindQueue("q")
 			d.CrashAfter(cut)
-			publishExpiring(e, q, load.batches, load.records, load.size)
+			if err := publishExpiring(e, q, load.batches, load.records, load.size); err != nil && !crashed(d) {
+				t.Fatal(err)
+			}
 			end := q.log.Next()
 			q.log.WantDurable()
 			e.await("the cut, or the end", func() bool { return crashed(d) || q.log.Durable() >= end })
