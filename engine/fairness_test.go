@@ -94,7 +94,7 @@ func TestDelivery_FairShares(t *testing.T) {
 // afterwards; whether they acknowledge or not.
 func TestDelivery_StrictTurns(t *testing.T) {
 	t.Parallel()
-	const each = 1000
+	const each = 300 // so that a client that is not read yet has room in its socket's buffers
 	for _, k := range []int{2, 3, 7} {
 		for _, flags := range []amqptest.Flags{0, amqptest.NoAck} {
 			for _, restarted := range []bool{false, true} {

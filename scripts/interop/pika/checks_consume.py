@@ -325,6 +325,19 @@ def round_robin(ctx):
     equal("every second one", sorted(sink.bodies[:2] for sink in sinks), [["0", "2"], ["1", "3"]])
 
 
+@check("turns: three consumers on three connections share nine hundred messages strictly")
+def strict_turns(ctx):
+    queue, got = ctx.queue(exclusive=False), ([], [], [])
+    connections = [ctx.connect() for _ in got]
+    for connection, bodies in zip(connections, got):
+        connection.channel().basic_consume(queue, lambda _c, _m, _p, body, bodies=bodies: bodies.append(int(body)), auto_ack=True)
+    publish(ctx.channel, queue, *[b"%d" % n for n in range(900)])
+    for connection, bodies in zip(connections, got):
+        wait_until("three hundred messages", lambda bodies=bodies: len(bodies) == 300, connection)
+    for i, bodies in enumerate(got):
+        equal("consumer %d" % i, bodies, list(range(i, 900, 3)))
+
+
 @check("a closing channel requeues its unacked messages in order, flagged")
 def channel_close(ctx):
     queue, consumer = ctx.queue(), ctx.connection.channel()
