@@ -179,6 +179,9 @@ func (ch *channel) basicConsume(args []byte) error {
 		ch.consumers = map[string]*consumer{}
 	}
 	ch.consumers[tag] = cs
+	if cs.stream == nil && cs.credit() > 0 {
+		cs.enter() // who has the answer takes part in turns from then on
+	}
 	if !m.NoWait {
 		ch.conn.emitMethod(ch.id, &amqp.BasicConsumeOk{ConsumerTag: []byte(tag)})
 	}

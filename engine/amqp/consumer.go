@@ -159,6 +159,14 @@ func (cs *consumer) reconsider() {
 	}
 }
 
+// enter says that the consumer can take.
+func (cs *consumer) enter() {
+	if !cs.entered {
+		cs.entered = true
+		cs.Queue.Enter(&cs.Consumer)
+	}
+}
+
 // stall is for a consumer that cannot take for now: its connection cannot send
 // (blocked), or it waits for the disk.
 func (cs *consumer) stall(blocked bool) {

@@ -95,10 +95,7 @@ func (cs *consumer) fill() bool {
 				cs.leave()
 				return true
 			}
-			if !cs.entered {
-				cs.entered = true
-				cs.Queue.Enter(&cs.Consumer)
-			}
+			cs.enter()
 			cs.Wary = cs.ch.globalLimit > 0
 			cs.run, _ = cs.Queue.Take(&cs.Consumer, credit, cs.ch.conn.shard.loop.Now().UnixMilli())
 			if cs.run.Count == 0 {
