@@ -1,21 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
-	"path"
-	"path/filepath"
 	"runtime/debug"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/basaltmq/basaltmq/engine"
+	"github.com/basaltmq/basaltmq/engine/host"
 	"github.com/basaltmq/basaltmq/engine/systemd"
 )
 
@@ -39,52 +36,18 @@ func lookAtHost(logger *slog.Logger) {
 				"limit", files.Cur, "advised", filesAdvised)
 		}
 	}
-	limit := memoryLimit("/")
+	limit := host.MemoryLimit("/")
 	if limit == 0 {
 		return
 	}
 	if limit < memoryAdvised {
-		logger.Warn("the memory limit of this control group is low: messages wait on disk, but busy connections need buffers", "limit_bytes", limit, "advised_bytes", memoryAdvised)
+		logger.Warn("the memory limit of this control group is low: messages wait on disk, but busy connections need buffers: raise it (MemoryMax= of a unit, --memory= of a container)", "limit_bytes", limit, "advised_bytes", memoryAdvised)
 	}
 	// Most of the broker's memory is buffers that the runtime does not see: half
 	// of the limit is for the heap, which then is collected more often.
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(limit / 2)
 	}
-}
-
-// memoryLimit is the lowest memory limit of the process's control groups, in
-// bytes; 0: there is none. root is "/", or another for tests.
-func memoryLimit(root string) int64 {
-	data, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
-	if err != nil {
-		return 0
-	}
-	lowest := int64(0)
-	for line := range bytes.Lines(data) {
-		fields := strings.SplitN(strings.TrimSuffix(string(line), "\n"), ":", 3)
-		if len(fields) != 3 {
-			continue
-		}
-		base, file := "sys/fs/cgroup", "memory.max"
-		switch {
-		case fields[0] == "0" && fields[1] == "":
-		case fields[1] == "memory":
-			base, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-		default:
-			continue
-		}
-		for group := path.Clean("/" + fields[2]); ; group = path.Dir(group) {
-			text, err := os.ReadFile(filepath.Join(root, base, group, file))
-			if n, bad := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && bad == nil && n > 0 && n < 1<<60 && (lowest == 0 || n < lowest) {
-				lowest = n
-			}
-			if group == "/" {
-				break
-			}
-		}
-	}
-	return lowest
 }
 
 // writePID writes the file that holds the process's number, and returns what

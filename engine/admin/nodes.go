@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/basaltmq/basaltmq/engine/host"
 	"github.com/basaltmq/basaltmq/engine/metrics"
 	"github.com/basaltmq/basaltmq/engine/stats"
 )
@@ -103,11 +104,7 @@ func (h *Handler) node() Node {
 		n.FDUsed = len(names)
 		dir.Close()
 	}
-	n.MemUsed = residentBytes()
-	var info unix.Sysinfo_t
-	if unix.Sysinfo(&info) == nil {
-		n.MemLimit = uint64(info.Totalram) * uint64(info.Unit)
-	}
+	n.MemUsed, n.MemLimit = residentBytes(), host.Memory()
 	runtime.ReadMemStats(&memory)
 	n.GCNum, n.GCReclaimed = memory.NumGC, memory.TotalAlloc-memory.HeapAlloc
 	h.addCounts(&n)

@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/basaltmq/basaltmq/engine/host"
 )
 
 // process are the operating system's figures of this process, and the runtime's.
@@ -57,7 +59,7 @@ func readProcess() (p process) {
 		}
 	}
 	p.openFiles = openFiles()
-	p.memoryLimit = memoryLimit()
+	p.memoryLimit = host.Memory()
 	return p
 }
 
@@ -81,19 +83,4 @@ func openFiles() uint64 {
 			return n
 		}
 	}
-}
-
-// memoryLimit is that of the control group, or the machine's memory.
-func memoryLimit() uint64 {
-	var info unix.Sysinfo_t
-	limit := uint64(0)
-	if unix.Sysinfo(&info) == nil {
-		limit = uint64(info.Totalram) * uint64(info.Unit)
-	}
-	if text, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
-		if n, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 64); err == nil && n < limit {
-			limit = n
-		}
-	}
-	return limit
 }
