@@ -27,6 +27,7 @@ type command struct {
 	summary  string // one line of the overview
 	details  string // paragraphs after the usage line
 	remote   bool   // it talks to a running broker
+	refused  bool   // it is there to say that it cannot be done, whatever follows it
 	// prepare declares the options and returns what runs after parsing.
 	prepare func(f *flagSet) func(ctx context.Context, out console, operands []string) error
 }
@@ -109,7 +110,9 @@ func dispatch(ctx context.Context, arguments []string, out console) error {
 		writeHelp(out.stdout, c)
 		return nil
 	}
-	if err == nil {
+	if c.refused {
+		err = nil
+	} else if err == nil {
 		err = c.check(operands)
 	}
 	if err == nil {

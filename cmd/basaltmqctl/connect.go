@@ -105,7 +105,9 @@ func overSocket(name string) *link {
 }
 
 func (t *target) overHTTP(uri, hostname string) (*link, error) {
+	from := "--uri"
 	if uri == "" {
+		from = "--hostname with --port"
 		port := *t.port
 		if port == "" {
 			port = map[string]string{"http": "15672", "https": "15671"}[*t.scheme]
@@ -121,10 +123,10 @@ func (t *target) overHTTP(uri, hostname string) (*link, error) {
 		if errors.As(err, &detail) {
 			err = detail.Err // without the address, which may have a password in it
 		}
-		return nil, usagef("--uri is not understood: %v", err)
+		return nil, usagef("%s is not understood: %v", from, err)
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, usagef("--uri must be http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ before HOST if need be")
+		return nil, usagef("%s must be http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ before HOST if need be", from)
 	}
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0) {
 		return nil, usagef("%q is not a port", u.Port())
@@ -186,6 +188,8 @@ func (l *link) unreachable(err error) error {
 		return fmt.Errorf("%s: the broker's certificate is not trusted: %w; give its authority with --cacert FILE", l.place, err)
 	case errors.As(err, &header), strings.HasSuffix(err.Error(), "server gave HTTP response to HTTPS client"):
 		return fmt.Errorf("%s: the broker does not speak TLS there: use http:// or the port for https", l.place)
+	case strings.Contains(err.Error(), `malformed HTTP response "AMQP`):
+		return fmt.Errorf("%s is for AMQP clients: give the port of the HTTP API, 15672 by default", l.place)
 	}
 	return fmt.Errorf("the broker did not answer on %s: %w", l.place, err)
 }

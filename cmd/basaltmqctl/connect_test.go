@@ -39,6 +39,7 @@ func TestConnect_Mistakes(t *testing.T) {
 		"is the broker running, and its HTTP API":    "ping --uri http://" + nobody,
 		"nobody answers on http://" + nobody:         "ping --hostname 127.0.99.3 --port " + nobody[strings.LastIndex(nobody, ":")+1:],
 		"neither text nor json":                      "ping --format xml",
+		"--hostname with --port is not understood":   "ping --port abc",
 		"No such file":                               "",
 		"no certificate in PEM":                      "ping --uri https://127.0.0.1 --cacert /dev/null",
 		"open /none/such: no such file":              "ping --uri https://127.0.0.1 --cacert /none/such",
@@ -79,9 +80,10 @@ func TestConnect_HTTP(t *testing.T) {
 		{"ping", map[string]string{envDataDir: dir}, 0, ""},
 		{"ping", map[string]string{envSocket: filepath.Join(dir, admin.SocketName)}, 0, ""},
 		{"ping --control-unix-path " + filepath.Join(dir, admin.SocketName), nil, 0, ""},
-		{"ping --uri http://ann:wrong@" + where, nil, 1, "Login failed"},
+		{"ping --uri http://ann:wrong@" + where, nil, 1, "Login failed for user 'ann': give a user and its password"},
 		{"ping --uri http://ann@" + where, nil, 1, "Login failed"},
-		{"list_users --uri http://ann:p%3Aw%2Fd@" + where, nil, 1, "Not administrator user"},
+		{"list_users --uri http://ann:p%3Aw%2Fd@" + where, nil, 1, "Not administrator user: the tags of user 'ann' do not allow this"},
+		{"ping --uri http://" + e.Addr().String(), nil, 2, "is for AMQP clients: give the port of the HTTP API"},
 		{"ping --uri https://" + where, nil, 2, "does not speak TLS"},
 	} {
 		for _, name := range []string{envURI, envHostname, envUser, envPassword, envSocket, envDataDir} {
@@ -197,7 +199,9 @@ func TestWithoutBroker(t *testing.T) {
 		part   string
 	}{
 		{"list_shovels", 2, "this broker has no shovels yet, and nothing was changed"},
-		{"add_shovel name --src-uri amqp://", 2, "not defined"},
+		{"add_shovel name --src-uri amqp://", 2, "this broker has no shovels yet, and nothing was changed"},
+		{"list_federations -D /none/such", 2, "no federation yet"},
+		{"list_queues -f", 2, "option -f needs a value behind it"},
 		{"delete_shovel name", 2, "no shovels yet"},
 		{"list_federations", 2, "no federation yet"},
 		{"add_federation name uri", 2, "no federation yet"},

@@ -75,7 +75,7 @@ func api(segments ...string) string {
 // do sends a request. body is nil, a reader, or a value that is sent as JSON. The
 // caller closes what is returned.
 func (s *session) do(method, path string, body any, headers ...string) (io.ReadCloser, error) {
-	if strings.Contains(path+"/", "//") {
+	if names, _, _ := strings.Cut(path, "?"); strings.Contains(names+"/", "//") {
 		return nil, usagef("a name must not be empty")
 	}
 	var content io.Reader
@@ -122,7 +122,18 @@ func (s *session) do(method, path string, body any, headers ...string) (io.ReadC
 	if answer.Detail != "" {
 		answer.Reason = answer.Detail
 	}
+	if response.StatusCode == http.StatusUnauthorized && !s.socket {
+		answer.Reason = s.unauthorized(answer.Reason)
+	}
 	return nil, &refusal{answer.Reason, answer.Problems}
+}
+
+// unauthorized says what to do when the broker wants another user.
+func (s *session) unauthorized(reason string) string {
+	if reason == "Login failed" {
+		return fmt.Sprintf("Login failed for user '%s': give a user and its password with --user and %s, or in --uri; on the broker's machine -D DIR needs neither", s.user, envPassword)
+	}
+	return fmt.Sprintf("%s: the tags of user '%s' do not allow this; give it one that does (set_user_tags), or name another with --user", reason, s.user)
 }
 
 // change sends a request whose answer says nothing more.

@@ -78,6 +78,8 @@ func createExchange(f *flagSet) func(*session, []string) error {
 	delayed := f.toggle("", "delayed", "it keeps messages with the header x-delay until they are due")
 	alternate := f.text("", "alternate-exchange", "NAME", "", "where messages go that it has no binding for")
 	more := f.text("", "arguments", "JSON", "", "other arguments")
+	f.text("", "persist-messages", "N", "", "accepted for scripts, does nothing")
+	f.text("", "persist-ms", "MS", "", "accepted for scripts, does nothing")
 	return func(s *session, o []string) error {
 		arguments, err := objectOption("arguments", *more)
 		if err != nil {

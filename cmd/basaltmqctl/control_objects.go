@@ -266,6 +266,10 @@ func (s *session) importFile(target, name string) error {
 func replaceFile(name string, from io.Reader) error {
 	file, err := os.CreateTemp(filepath.Dir(name), ".definitions-*")
 	if err != nil {
+		var detail *os.PathError
+		if errors.As(err, &detail) {
+			err = fmt.Errorf("%s cannot be written: its directory: %w", name, detail.Err)
+		}
 		return err
 	}
 	_, err = io.Copy(file, from)

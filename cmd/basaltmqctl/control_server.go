@@ -81,7 +81,7 @@ func notBuilt() (list []command) {
 		{"list_federations", "[COLUMN...]", "federation"}, {"add_federation", "NAME URI", "federation"}, {"delete_federation", "NAME", "federation"},
 	} {
 		what := c[2]
-		list = append(list, command{path: c[0], operands: c[1], summary: "refused: this broker has no " + what + " yet", prepare: func(*flagSet) func(context.Context, console, []string) error {
+		list = append(list, command{path: c[0], operands: c[1], refused: true, summary: "refused: this broker has no " + what + " yet", prepare: func(*flagSet) func(context.Context, console, []string) error {
 			return func(context.Context, console, []string) error {
 				return fmt.Errorf("this broker has no %s yet, and nothing was changed; 'queue move' moves messages between queues of one broker", what)
 			}

@@ -245,6 +245,11 @@ func commandLines(t *testing.T, over string) {
 		{"close_connection nobody reason", 1, "", "there is no connection 'nobody'"},
 		{"close_all_connections -p nope reason", 0, "0 connections are closed\n", ""},
 		{"clear_policy ''", 2, "", "a name must not be empty"},
+		{"delete_exchange ''", 2, "", "a name must not be empty"},
+		{"delete_queue '' --if-empty", 2, "", "a name must not be empty"},
+		{"create_exchange fanout leftovers --persist-messages 10 --persist-ms 10", 0, "", ""},
+		{"delete_exchange leftovers", 0, "", ""},
+		{"export_definitions /none/such", 2, "", "/none/such cannot be written: its directory: no such file or directory"},
 	} {
 		got := ctl(append([]string{}, append(words(step.line), where...)...)...)
 		part, isPart := strings.CutPrefix(step.stdout, "~")

@@ -81,7 +81,7 @@ func (f *flagSet) parse(arguments []string) (operands []string, err error) {
 			if errors.Is(err, flag.ErrHelp) {
 				return nil, errHelp
 			}
-			return nil, usagef("%s", strings.ReplaceAll(err.Error(), "parse error", "not understood"))
+			return nil, usagef("%s", explainFlag(err.Error()))
 		}
 		arguments = f.set.Args()
 		if len(arguments) == 0 {
@@ -90,6 +90,21 @@ func (f *flagSet) parse(arguments []string) (operands []string, err error) {
 		operands = append(operands, arguments[0])
 		arguments = arguments[1:]
 	}
+}
+
+// explainFlag words what the flag package says with options as they are written.
+func explainFlag(text string) string {
+	for _, words := range [][3]string{
+		{"flag provided but not defined: -", "there is no option ", ""}, {"flag needs an argument: -", "option ", " needs a value behind it"},
+	} {
+		if name, ok := strings.CutPrefix(text, words[0]); ok {
+			if len(name) > 1 {
+				name = "-" + name
+			}
+			return words[1] + "-" + name + words[2]
+		}
+	}
+	return strings.ReplaceAll(text, "parse error", "not understood")
 }
 
 // writeHelp lists the options with their defaults.

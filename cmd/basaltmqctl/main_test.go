@@ -37,7 +37,7 @@ func TestCommandLine(t *testing.T) {
 		{"store nonsense", 2, "", "store has verify, dump"},
 		{"store verify", 2, "", "store verify: DIR is missing (see basaltmqctl help store verify)"},
 		{"store verify $ more", 2, "", `unexpected argument "more"`},
-		{"store verify $ --nonsense", 2, "", "flag provided but not defined: -nonsense"},
+		{"store verify $ --nonsense", 2, "", "there is no option --nonsense"},
 		{"store verify $ --workers 9999", 2, "", "not between 0 and 1024"},
 		{"store verify /nowhere/at/all", 2, "", "does not exist: give the directory that the broker got with -D"},
 		{"store verify " + file, 2, "", "is not a directory"},
