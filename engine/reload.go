@@ -12,6 +12,7 @@ import (
 // Reloaded tells what a new configuration has changed.
 type Reloaded struct {
 	Changed []string `json:"changed"`       // keys whose values were taken over
+	Files   []string `json:"files"`         // certificates and keys whose contents were taken over
 	Restart []string `json:"needs_restart"` // keys that differ and need a restart
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
 	"errors"
 	"net/netip"
@@ -94,12 +95,19 @@ func (e *Engine) openFronts() (err error) {
 	return err
 }
 
-// identifyPeer names the user of a verified client certificate.
+// identifyPeer names the user of a verified client certificate, once for each
+// connection.
 func (e *Engine) identifyPeer(c *x509.Certificate) string {
-	if f := *e.identify.Load(); f != nil {
-		return f(c)
+	f := *e.identify.Load()
+	if f == nil {
+		return ""
 	}
-	return ""
+	user := f(c)
+	if user == "" {
+		e.logger.Info("a client's certificate has no name where tls.user_from looks for it: EXTERNAL is not offered to the client",
+			"subject", c.Subject.String(), "serial", c.SerialNumber.String())
+	}
+	return user
 }
 
 // listen opens the plain AMQP port, unless a front has.
@@ -157,6 +165,15 @@ func (e *Engine) certificateExpiry() (first time.Time, ok bool) {
 		}
 	}
 	return first, ok
+}
+
+// TLSFiles are the files of certificates and keys in force, with digests of their
+// contents; nil without TLS.
+func (e *Engine) TLSFiles() map[string][sha256.Size]byte {
+	if e.fronts.contexts == nil {
+		return nil
+	}
+	return e.fronts.contexts.Files()
 }
 
 // Certificates are those that are served.

@@ -45,7 +45,7 @@ func TestControl_Programs(t *testing.T) {
 	configure("[log]\nlevle = \"warn\"\n")
 	tell(1, "the old one stays:\n  "+file+":2: unknown key log.levle: did you mean log.level?\n", "reload")
 	configure("")
-	tell(0, `{"changed":["log.level"],"needs_restart":[]}`, "reload", "--format", "json")
+	tell(0, `{"changed":["log.level"],"files":[],"needs_restart":[]}`, "reload", "--format", "json")
 	tell(0, "", "add_user", "ann", "s3cret")
 	tell(1, "user 'ann' exists", "add_user", "ann", "s3cret")
 	tell(0, "", "set_permissions", "ann", ".*", ".*", ".*")

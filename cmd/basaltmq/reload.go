@@ -48,10 +48,13 @@ func (r *reloader) reload() (done engine.Reloaded, err error) {
 		for line := range strings.Lines(err.Error()) {
 			r.logger.Error("the new configuration is refused, the old one stays", "problem", strings.TrimSuffix(line, "\n"))
 		}
-	case len(done.Changed)+len(done.Restart) == 0:
+	case len(done.Changed)+len(done.Files)+len(done.Restart) == 0:
 		r.logger.Info("the configuration is read: nothing has changed")
 	case len(done.Changed) > 0:
 		r.logger.Info("the configuration is taken over", "keys", strings.Join(done.Changed, " "))
+	}
+	if len(done.Files) > 0 {
+		r.logger.Info("new certificates are taken over, for connections to come", "files", strings.Join(done.Files, " "))
 	}
 	if len(done.Restart) > 0 {
 		r.logger.Warn("changes of these keys need a restart", "keys", strings.Join(done.Restart, " "))
@@ -86,6 +89,7 @@ func (r *reloader) takeOver() (done engine.Reloaded, err error) {
 	changed, restart := config.Apply(&running, &next.Config)
 	settings := engineConfig(&running)
 	settings.Logger = r.logger
+	files := r.engine.TLSFiles()
 	if err := r.engine.Reload(settings); err != nil {
 		return done, fmt.Errorf("cannot be taken over: %w", err)
 	}
@@ -98,5 +102,22 @@ func (r *reloader) takeOver() (done engine.Reloaded, err error) {
 		}
 		return next.Place(name)
 	}
-	return engine.Reloaded{Changed: changed, Restart: restart}, nil
+	return engine.Reloaded{Changed: changed, Files: differing(files, r.engine.TLSFiles()), Restart: restart}, nil
+}
+
+// differing are the names of what is new, gone or not the same.
+func differing[V comparable](before, after map[string]V) []string {
+	names := []string{}
+	for name, v := range after {
+		if old, ok := before[name]; !ok || old != v {
+			names = append(names, name)
+		}
+	}
+	for name := range before {
+		if _, ok := after[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

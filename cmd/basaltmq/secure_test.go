@@ -1,13 +1,18 @@
 package main
 
 import (
+	"crypto/tls"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/basaltmq/basaltmq/engine/config"
+	"github.com/basaltmq/basaltmq/engine/secure/securetest"
 )
 
 // TestSecureConfig: what the file says of TLS, proxies and logging in arrives.
@@ -92,4 +97,34 @@ mgmt_base_url = "https://mq.example.org"
 	if s := engineConfig(&c.Config).Secure; s.TLS != nil || s.HTTPS.IsValid() || len(s.Proxies) != 0 || len(s.HTTPProxies) != 0 {
 		t.Errorf("without TLS: %+v", s)
 	}
+}
+
+// TestReload_RenewedCertificate: renewed files are named by the log, which said
+// that nothing had changed; and so is a client's certificate that names no user.
+func TestReload_RenewedCertificate(t *testing.T) {
+	t.Parallel()
+	ca, files := securetest.NewCA(t), t.TempDir()
+	certFile, keyFile := securetest.Write(t, files, "server", ca.Certificate(t, "localhost"))
+	file := filepath.Join(files, "basaltmq.toml")
+	text := fmt.Sprintf("[amqp]\ntls_port = 0\n[tls]\ncert = %q\nkey = %q\nca = %q\nverify_peer = \"required\"\nuser_from = \"san_email\"\n", certFile, keyFile, ca.WriteCA(t, files))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := startBroker(t, t.TempDir(), "-c", file, "--https-port", "-1")
+	client := &tls.Config{RootCAs: ca.Pool, ServerName: "localhost", Certificates: []tls.Certificate{ca.Certificate(t, "joe")}}
+	c, err := tls.Dial("tcp", p.start["amqps"], client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if line := p.line("has no name where tls.user_from looks for it"); !strings.Contains(line, "subject=\"CN=joe\"") && !strings.Contains(line, "subject=CN=joe") {
+		t.Errorf("said %s", line)
+	}
+	securetest.Write(t, files, "server", ca.Certificate(t, "localhost"))
+	p.signal(syscall.SIGHUP)
+	if line := p.line("new certificates are taken over"); !strings.Contains(line, certFile+" "+keyFile) || strings.Contains(p.stderr(), "nothing has changed") {
+		t.Errorf("said %s in\n%s", line, p.stderr())
+	}
+	p.signal(syscall.SIGHUP)
+	p.line("nothing has changed")
 }

@@ -152,16 +152,20 @@ func (s *session) showReload(answer io.Reader) error {
 	}
 	var got struct {
 		Changed []string `json:"changed"`
+		Files   []string `json:"files"`
 		Restart []string `json:"needs_restart"`
 	}
 	if err := json.NewDecoder(answer).Decode(&got); err != nil {
 		return fmt.Errorf("the broker's answer ended early: %w", err)
 	}
-	if len(got.Changed)+len(got.Restart) == 0 {
+	if len(got.Changed)+len(got.Files)+len(got.Restart) == 0 {
 		fmt.Fprintln(s.out.stdout, "nothing has changed")
 	}
 	if len(got.Changed) > 0 {
 		fmt.Fprintf(s.out.stdout, "taken over: %s\n", strings.Join(got.Changed, " "))
+	}
+	if len(got.Files) > 0 {
+		fmt.Fprintf(s.out.stdout, "new certificates: %s\n", strings.Join(got.Files, " "))
 	}
 	if len(got.Restart) > 0 {
 		fmt.Fprintf(s.out.stdout, "needs a restart: %s\n", strings.Join(got.Restart, " "))

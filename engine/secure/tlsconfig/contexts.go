@@ -1,6 +1,7 @@
 package tlsconfig
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -39,6 +40,18 @@ type loaded struct {
 	exact    map[string]*tls.Config
 	wildcard map[string]*tls.Config // by the domain behind "*."
 	certs    []Certificate
+	files    files
+}
+
+// files are digests of what was read, by the names of the files.
+type files map[string][sha256.Size]byte
+
+func (f files) read(name string) ([]byte, error) {
+	data, err := os.ReadFile(name)
+	if err == nil {
+		f[name] = sha256.Sum256(data)
+	}
+	return data, err
 }
 
 // Certificate is one that is served, for operators.
@@ -74,6 +87,10 @@ func (c *Contexts) Config() *tls.Config { return c.public }
 // Certificates are those served now, the default first.
 func (c *Contexts) Certificates() []Certificate { return c.current.Load().certs }
 
+// Files are the files that were read, with digests of their contents. Not to be
+// changed.
+func (c *Contexts) Files() map[string][sha256.Size]byte { return c.current.Load().files }
+
 func (c *Contexts) choose(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	return c.current.Load().choose(hello.ServerName), nil
 }
@@ -100,7 +117,7 @@ func load(s Settings) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loaded{exact: map[string]*tls.Config{}, wildcard: map[string]*tls.Config{}}
+	l := &loaded{exact: map[string]*tls.Config{}, wildcard: map[string]*tls.Config{}, files: files{}}
 	add := func(key string, h Host) (*tls.Config, error) {
 		config := &tls.Config{
 			MinVersion: minVersion, CipherSuites: suites,
@@ -108,14 +125,14 @@ func load(s Settings) (*loaded, error) {
 			// they would only be more work.
 			DynamicRecordSizingDisabled: true,
 		}
-		cert, err := loadPair(key, h)
+		cert, err := l.files.loadPair(key, h)
 		if err != nil {
 			return nil, err
 		}
 		config.Certificates = []tls.Certificate{cert}
 		l.certs = append(l.certs, Certificate{h.Name, h.Cert, cert.Leaf.Subject.String(), cert.Leaf.NotAfter})
 		if config.ClientAuth, err = parseVerify(key, h); err == nil && config.ClientAuth != tls.NoClientCert {
-			config.ClientCAs, err = loadCA(key, h.CA)
+			config.ClientCAs, err = l.files.loadCA(key, h.CA)
 		}
 		return config, err
 	}
@@ -143,18 +160,18 @@ func load(s Settings) (*loaded, error) {
 	return l, nil
 }
 
-func loadPair(key string, h Host) (cert tls.Certificate, err error) {
+func (f files) loadPair(key string, h Host) (cert tls.Certificate, err error) {
 	if h.Cert == "" {
 		return cert, fmt.Errorf("%s.cert is not set: name a PEM file with the certificate and its chain", key)
 	}
-	chain, err := os.ReadFile(h.Cert)
+	chain, err := f.read(h.Cert)
 	if err != nil {
 		return cert, fmt.Errorf("%s.cert cannot be read: %w", key, err)
 	}
 	private, keyFile := chain, h.Key
 	if keyFile == "" {
 		keyFile = h.Cert
-	} else if private, err = os.ReadFile(keyFile); err != nil {
+	} else if private, err = f.read(keyFile); err != nil {
 		return cert, fmt.Errorf("%s.key cannot be read: %w", key, err)
 	}
 	if cert, err = tls.X509KeyPair(chain, private); err != nil {
@@ -192,16 +209,16 @@ func parseVerify(key string, h Host) (tls.ClientAuthType, error) {
 	return 0, fmt.Errorf("%s.verify_peer '%s' is none of none, optional, required", key, h.VerifyPeer)
 }
 
-func loadCA(key, path string) (*x509.CertPool, error) {
-	files := []string{path}
+func (f files) loadCA(key, path string) (*x509.CertPool, error) {
+	names := []string{path}
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
-		files = nil
+		names = nil
 		entries, readErr := os.ReadDir(path)
 		err = readErr
 		for _, e := range entries {
 			if !e.IsDir() {
-				files = append(files, filepath.Join(path, e.Name()))
+				names = append(names, filepath.Join(path, e.Name()))
 			}
 		}
 	}
@@ -209,8 +226,8 @@ func loadCA(key, path string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("%s.ca cannot be read: %w", key, err)
 	}
 	pool, found := x509.NewCertPool(), false
-	for _, f := range files {
-		data, err := os.ReadFile(f)
+	for _, name := range names {
+		data, err := f.read(name)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // a link in a directory that leads nowhere
 		}

@@ -175,8 +175,12 @@ func TestReload(t *testing.T) {
 	serves("first")
 	securetest.Write(t, dir, "a", ca.Certificate(t, "second"))
 	serves("first")
+	before := c.Files()
 	check(t, c.Reload(s))
 	serves("second")
+	if after := c.Files(); len(after) != 2 || after[s.Cert] == before[s.Cert] || after[s.Key] == before[s.Key] {
+		t.Errorf("the files were %v and are %v", before, after)
+	}
 	check(t, os.WriteFile(s.Key, []byte("no key"), 0o600))
 	if err := c.Reload(s); err == nil || !strings.Contains(err.Error(), s.Key) {
 		t.Errorf("%v", err)
