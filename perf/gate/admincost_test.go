@@ -21,9 +21,12 @@ type environTool struct {
 
 // Memory implements suite.Tool.
 func (f *environTool) Memory(pid int) (results.Memory, error) {
-	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
-	if err != nil {
-		return results.Memory{}, err
+	var raw []byte
+	for len(raw) == 0 { // while the shell becomes something else there is none
+		var err error
+		if raw, err = os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ")); err != nil {
+			return results.Memory{}, err
+		}
 	}
 	variables := bytes.Split(raw, []byte{0})
 	has := func(front string) bool {
