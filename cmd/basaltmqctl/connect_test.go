@@ -135,6 +135,7 @@ func TestConnect_TLS(t *testing.T) {
 		stderr string
 	}{
 		{"ping --uri " + server.URL, 2, "give its authority with --cacert FILE"},
+		{"ping --uri http" + strings.TrimPrefix(server.URL, "https"), 2, "the broker speaks TLS there: use https://"},
 		{"ping --uri " + server.URL + " --cacert " + authority, 0, ""},
 		{"status --uri " + server.URL + " --cacert " + authority, 2, "is that a broker's HTTP API"},
 	} {

@@ -116,7 +116,14 @@ func (s *session) do(method, path string, body any, headers ...string) (io.ReadC
 		Detail   string
 		Problems []string
 	}
-	if err := json.NewDecoder(io.LimitReader(response.Body, 16<<20)).Decode(&answer); err != nil || answer.Reason == "" {
+	text, err := io.ReadAll(io.LimitReader(response.Body, 16<<20))
+	if err == nil {
+		err = json.Unmarshal(text, &answer)
+	}
+	if bytes.Contains(text, []byte("HTTP request to an HTTPS server")) {
+		return nil, fmt.Errorf("%s: the broker speaks TLS there: use https:// or the port for http", s.place)
+	}
+	if err != nil || answer.Reason == "" {
 		return nil, fmt.Errorf("%s answered %s: is that a broker's HTTP API, and of this version?", s.place, response.Status)
 	}
 	if answer.Detail != "" {

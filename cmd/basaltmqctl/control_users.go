@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/basaltmq/basaltmq/engine/access"
 	"github.com/basaltmq/basaltmq/engine/admin"
 )
 
@@ -77,7 +78,7 @@ func users() []command {
 			return s.change(http.MethodPatch, api("users", o[0]), admin.UserChange{Tags: &tags})
 		}),
 		simple("set_user_limits", "USER LIMITS", `limit a user: {"max-connections": 10, "max-channels": 100}`, false, func(s *session, o []string) error {
-			return s.limits("user-limits", o[0], o[1])
+			return s.limits("user-limits", access.UserLimits, o[0], o[1])
 		}),
 		simple("clear_user_limits", "USER LIMIT", "lift a limit of a user, max-connections or max-channels", false, func(s *session, o []string) error {
 			return s.change(http.MethodDelete, api("user-limits", o[0], o[1]), nil)
@@ -154,7 +155,7 @@ func vhosts() []command {
 			return s.change(http.MethodDelete, api("vhosts", o[0]), nil)
 		}),
 		simple("set_vhost_limits", "LIMITS", `limit a virtual host: {"max-connections": 10, "max-queues": 100}`, true, func(s *session, o []string) error {
-			return s.limits("vhost-limits", s.vhost, o[0])
+			return s.limits("vhost-limits", access.VHostLimits, s.vhost, o[0])
 		}),
 		simple("clear_vhost_limits", "LIMIT", "lift a limit of a virtual host, max-connections or max-queues", true, func(s *session, o []string) error {
 			return s.change(http.MethodDelete, api("vhost-limits", s.vhost, o[0]), nil)
@@ -171,11 +172,19 @@ func (s *session) changeVHost(name string, c admin.VHostChange) error {
 	return s.change(http.MethodPut, api("vhosts", name), c)
 }
 
-// limits sets each limit of a JSON object.
-func (s *session) limits(kind, of, text string) error {
+// limits sets each limit of a JSON object; none if one of them is not known.
+func (s *session) limits(kind string, known []string, of, text string) error {
 	var limits map[string]int64
-	if err := json.Unmarshal([]byte(text), &limits); err != nil || len(limits) == 0 {
+	if err := json.Unmarshal([]byte(text), &limits); err != nil || limits == nil {
 		return usagef("%s is not a JSON object of limits, such as {\"max-connections\": 10}", strconv.Quote(text))
+	}
+	if len(limits) == 0 {
+		return usagef("{} has no limit: name some, such as {\"max-connections\": 10}; -1 lifts one")
+	}
+	for name, value := range limits {
+		if _, err := access.Limits(nil).With(known, name, value); err != nil {
+			return &refusal{text: strings.TrimPrefix(err.Error(), "access: ")}
+		}
 	}
 	for name, value := range limits {
 		if err := s.change(http.MethodPut, api(kind, of, name), map[string]int64{"value": value}); err != nil {
