@@ -33,6 +33,7 @@ func (cs *consumer) expire() {
 	cs.closeBody()
 	cs.from.Expire(cs.run.First, 1)
 	cs.run.Shift(1)
+	cs.unsent(1)
 }
 
 // keep is the same for basic.get: false when the record had expired and is

@@ -35,6 +35,7 @@ type channel struct {
 	unacked     unackedList
 	back        []unackedRun // about to go back to their queues
 	outstanding uint64       // unacked deliveries to consumers (not by basic.get)
+	taken       uint64       // what consumers will have unacked that is not sent yet
 	consumers   map[string]*consumer
 	reply       *replyConsumer // see replyto.go
 	late        *lateTimer     // for acknowledgements; nil until somebody has a limit

@@ -118,6 +118,7 @@ func (cs *consumer) detach() {
 func (cs *consumer) returnRun() {
 	if cs.run.Count > 0 && cs.stream == nil {
 		cs.run.Queue.Return(cs.run)
+		cs.unsent(cs.run.Count)
 	}
 	cs.run = broker.Run{}
 	cs.have = false
@@ -133,9 +134,29 @@ func (cs *consumer) credit() uint64 {
 		n = remaining(cs.prefetch, cs.unacked)
 	}
 	if limit := uint64(cs.ch.globalLimit); limit > 0 {
-		n = min(n, remaining(limit, cs.ch.outstanding))
+		used := cs.ch.outstanding + cs.ch.taken
+		if cs.stream == nil {
+			used -= cs.run.Count
+		}
+		n = min(n, remaining(limit, used))
 	}
 	return n
+}
+
+// unsent says that n messages of the run will not be sent: the others on the channel
+// may have waited for the credit.
+func (cs *consumer) unsent(n uint64) {
+	ch := cs.ch
+	if cs.NoAck || cs.stream != nil || n == 0 {
+		return
+	}
+	if ch.taken -= n; ch.globalLimit > 0 {
+		for _, other := range ch.consumers {
+			if other != cs && !other.entered {
+				other.Wake()
+			}
+		}
+	}
 }
 
 func remaining(limit, used uint64) uint64 {

@@ -94,6 +94,7 @@ func (cs *consumer) skip(n uint64) {
 		cs.settle(n)
 	}
 	cs.run.Shift(n)
+	cs.unsent(n)
 }
 
 // settle settles the first n messages of the run.
@@ -237,6 +238,7 @@ func (cs *consumer) sent(n, bytes uint64) {
 	}
 	cs.unacked += n
 	ch.outstanding += n
+	ch.taken -= n
 	r := unackedRun{tag: ch.deliveryTag - n + 1, spaced: spaced{first, n, max(cs.run.Stride, 1)}, queue: cs.from, consumer: cs, since: ch.conn.shard.loop.Now().Unix()}
 	if cs.timeout > 0 {
 		r.deadline = ch.expectAck(cs.timeout)

@@ -102,6 +102,9 @@ func (cs *consumer) fill() bool {
 				cs.idle()
 				return true
 			}
+			if !cs.NoAck {
+				cs.ch.taken += cs.run.Count
+			}
 			if cs.from != cs.run.Queue {
 				cs.turnTo(cs.run.Queue)
 			}
