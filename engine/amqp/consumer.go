@@ -25,6 +25,7 @@ type consumer struct {
 	cancelled atomic.Bool // the queue is gone: set by Cancelled, handled by Run
 
 	entered bool // in the ring, as far as this side knows
+	stalled bool // not in it, but keeps the share that it has been dealt
 	queued  bool // in conn.serveList
 	reading bool // waits for the disk
 
@@ -171,7 +172,7 @@ func (cs *consumer) reconsider() {
 	if cs.gone || cs.reading {
 		return
 	}
-	if cs.entered && cs.credit() == 0 {
+	if (cs.entered || cs.stalled) && cs.credit() == 0 {
 		cs.leave()
 		return
 	}
@@ -183,7 +184,7 @@ func (cs *consumer) reconsider() {
 // enter says that the consumer can take.
 func (cs *consumer) enter() {
 	if !cs.entered {
-		cs.entered = true
+		cs.entered, cs.stalled = true, false
 		cs.Queue.Enter(&cs.Consumer)
 	}
 }
@@ -192,13 +193,14 @@ func (cs *consumer) enter() {
 // (blocked), or it waits for the disk.
 func (cs *consumer) stall(blocked bool) {
 	if cs.entered {
-		cs.entered = !cs.Queue.Stall(&cs.Consumer, blocked)
+		cs.stalled = cs.Queue.Stall(&cs.Consumer, blocked)
+		cs.entered = !cs.stalled
 	}
 }
 
 func (cs *consumer) leave() {
-	if cs.entered {
-		cs.entered = false
+	if cs.entered || cs.stalled {
+		cs.entered, cs.stalled = false, false
 		cs.Queue.Leave(&cs.Consumer)
 	}
 }
