@@ -220,3 +220,19 @@ func TestRecentHistory_Interrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestRecentHistory_Expiration: what a history brings a new binding expires there,
+// though nobody consumes.
+func TestRecentHistory_Expiration(t *testing.T) {
+	t.Parallel()
+	c := open(t, start(t))
+	exchange(c, "h", "x-recent-history", 0, nil)
+	declareWith(c, "q", amqptest.Durable, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "dead")
+	c.Declare("dead", 0)
+	p := amqp.Properties{Flags: amqp.FlagExpiration, Expiration: []byte("1")}
+	c.Publish(1, amqptest.Message{Exchange: "h", Body: "m", Properties: &p})
+	amqptest.Ask[*amqp.QueueBindOk](c, 1, c.QueueBind("q", "h", "", nil))
+	if got := getSoon(t, c, "dead"); string(got.Body) != "m" {
+		t.Fatalf("got %s", got)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/basaltmq/basaltmq/engine/broker/schedule"
@@ -164,6 +163,7 @@ type replay struct {
 	external []BodyAt
 	queues   []*Queue
 	refBytes []byte
+	expiring bool // some have expirations of their own
 }
 
 // errStopping ends a replay because the broker is being closed.
@@ -262,6 +262,7 @@ func (r *replay) add(record *segstore.Record) error {
 		template = r.batch.Template(t.Exchange, t.RoutingKey, t.Properties)
 	}
 	r.batch.Add(template, body)
+	r.expiring = r.expiring || Expiration(t.Properties) != NoDeadline
 	if external {
 		r.external = append(r.external, BodyAt{Index: r.batch.Count() - 1, Ref: ref})
 	}
@@ -295,13 +296,30 @@ func (r *replay) flush() {
 	if r.batch.Count() == 0 {
 		return
 	}
+	first := false
 	for _, q := range r.queues {
-		if _, _, err := q.Publish(r.batch, time.Now().UnixMilli(), r.external...); err != nil {
+		first = r.expiring && q.ExpectExpirations() || first
+	}
+	var tx *segstore.Tx
+	if first {
+		tx = r.history.VHost.broker.store.Begin()
+		defer tx.End()
+	}
+	for _, q := range r.queues {
+		end, _, err := q.Publish(r.batch, time.Now().UnixMilli(), r.external...)
+		inLog := uint64(r.batch.Count())
+		if full := (*Overflow)(nil); errors.As(err, &full) {
+			inLog = uint64(full.Appended)
+		}
+		if tx != nil && end > 0 && inLog > 0 {
+			tx.Appended(q.log, end-inLog, end)
+		}
+		if err != nil {
 			q.VHost.broker.logger.Error("a queue takes no messages of a recent history exchange", "queue", q.Name, "vhost", q.VHost.Name, "err", err)
 		}
 	}
 	r.batch.Reset(0)
-	r.external = r.external[:0]
+	r.external, r.expiring = r.external[:0], false
 }
 
 // bindReplaying is Bind for a source with a history.
@@ -351,34 +369,4 @@ func (vh *VHost) bindReplaying(b Binding, owner any) (seq uint64, err error) {
 			return 0, err
 		}
 	}
-}
-
-// replays counts the replays under way, so that closing can wait for them.
-type replays struct {
-	mu       sync.Mutex
-	closed   bool
-	stopping chan struct{} // closed by close
-	count    sync.WaitGroup
-}
-
-func (r *replays) begin() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.closed {
-		r.count.Add(1)
-	}
-	return !r.closed
-}
-
-func (r *replays) end() { r.count.Done() }
-
-// close lets no more begin and waits for those under way.
-func (r *replays) close() {
-	r.mu.Lock()
-	if !r.closed {
-		r.closed = true
-		close(r.stopping)
-	}
-	r.mu.Unlock()
-	r.count.Wait()
 }
