@@ -22,18 +22,22 @@ import (
 // nothing stays behind.
 func TestTurns_Stress(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3) {
+	seeds, messages, steps := 3, 2500, 250
+	if testing.Short() {
+		seeds, messages, steps = 1, 1000, 100
+	}
+	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			stressTurns(t, seed)
+			stressTurns(t, seed, messages, steps)
 		})
 	}
 }
 
 var turnsNames = []string{"kept", "plain", "ranked"}
 
-func stressTurns(t *testing.T, seed uint64) {
-	const publishers, messages, workers, steps = 2, 2500, 7, 250
+func stressTurns(t *testing.T, seed uint64, messages, steps int) {
+	const publishers, workers = 2, 7
 	e := start(t)
 	admin := open(t, e)
 	declareWith(admin, "plain", amqptest.Durable)

@@ -48,6 +48,7 @@ type entry struct {
 	counted    bool // in the queue's depth
 	life       int  // published
 	lastLife   int  // delivered last; 0: never
+	stopLife   int  // delivered again, flagged, while the broker stopped; 0: never
 	published, confirmed, delivered,
 	ackedAt, doneAt time.Time
 	why string // gone
@@ -270,6 +271,9 @@ func (l *ledger) deliver(queue string, id messageID, redelivered bool, order map
 	case e.state == staged:
 		l.note("invariant 4: not committed: %s", l.story(queue, id, e))
 	case l.stopping && redelivered && e.ack != ackDone:
+		e.stopLife = l.life
+	case l.stopping && !redelivered && e.ack != ackDone && e.stopLife == l.life:
+		// What another connection was sent before, and reads only now.
 	case e.ack != notAcked || e.held:
 		l.note("invariant 5: delivered twice (redelivered=%t): %s", redelivered, l.story(queue, id, e))
 	case again && !redelivered:

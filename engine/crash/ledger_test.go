@@ -78,6 +78,8 @@ func TestLedger(t *testing.T) {
 		{"given back and flagged", strict, func(l *ledger) { confirmed(l); deliver(l, false); l.giveBack(q, id); deliver(l, true) }, ""},
 		{"given back and not flagged", strict, func(l *ledger) { confirmed(l); deliver(l, false); l.giveBack(q, id); deliver(l, false) }, "invariant 5"},
 		{"from a connection that was stopped first", strict, func(l *ledger) { confirmed(l); deliver(l, false); l.stop(); deliver(l, true) }, ""},
+		{"from a connection that reads it after the one that got it next", strict, func(l *ledger) { confirmed(l); l.stop(); deliver(l, true); l.giveBack(q, id); deliver(l, false) }, ""},
+		{"not flagged while the broker stops", strict, func(l *ledger) { confirmed(l); deliver(l, false); l.giveBack(q, id); l.stop(); deliver(l, false) }, "invariant 5"},
 		{"processed before the stop", strict, func(l *ledger) { confirmed(l); deliver(l, false); ack(l); l.stop(); deliver(l, true) }, "invariant 5"},
 		{"out of order", strict, func(l *ledger) { confirmed(l); l.deliver(q, id, false, map[uint16]uint64{1: 8}) }, "invariant 6"},
 		{"redelivered out of order", strict, func(l *ledger) { confirmed(l); l.deliver(q, id, true, map[uint16]uint64{1: 8}) }, ""},
