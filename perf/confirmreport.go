@@ -52,26 +52,54 @@ func (r *confirmResult) finish(ctx context.Context, failure error) {
 		if row.Queues == 1 {
 			continue
 		}
-		sum, count := 0.0, 0.0
-		for _, one := range r.Rows {
-			if one.Queues == 1 && one.TotalWindow == row.TotalWindow {
-				sum, count = sum+one.ConfirmedPerSecond, count+1
-			}
-		}
-		if count > 0 {
-			fraction := stats.Ratio(row.ConfirmedPerSecond, sum/count)
-			row.OfOneQueue = &fraction
+		row.OfOneQueue = r.fractionOf(row, func(one *confirmRow) bool {
+			return one.Queues == 1 && one.Channels == 1 && one.TotalWindow == row.TotalWindow
+		})
+		row.OfOneQueueSameChannels = r.fractionOf(row, func(one *confirmRow) bool {
+			return one.Queues == 1 && one.Channels == row.Channels && one.Connections == row.Connections && one.Window == row.Window
+		})
+	}
+}
+
+// fractionOf is the row's rate by the mean of those rows that it is to be set
+// against; nil when there is none.
+func (r *confirmResult) fractionOf(row *confirmRow, isReference func(*confirmRow) bool) *float64 {
+	sum, count := 0.0, 0.0
+	for _, other := range r.Rows {
+		if isReference(other) {
+			sum, count = sum+other.ConfirmedPerSecond, count+1
 		}
 	}
+	if count == 0 {
+		return nil
+	}
+	fraction := stats.Ratio(row.ConfirmedPerSecond, sum/count)
+	return &fraction
+}
+
+// rawText is the rate and, in brackets, the latency by the raw disk's; "-" for
+// none. So is what fractionText returns.
+func rawText(raw *rawComparison) string {
+	if raw == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f (%.2f)", raw.RateRatio, raw.LatencyRatio)
+}
+
+func fractionText(fraction *float64) string {
+	if fraction == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", *fraction)
 }
 
 func (r *confirmResult) writeText(w io.Writer) {
 	fmt.Fprintf(w, "%s %s, %d-byte persistent messages, durability: %s\n", r.Versions.BrokerProduct, r.Versions.BrokerVersion,
 		r.Options.Size, cmp.Or(r.Environment.Durability, "unknown"))
-	fmt.Fprintf(w, "%6s %6s %12s %9s %9s %9s %8s %10s %8s %8s   %s\n", "queues", "window", "confirmed/s", "p50 us", "p99 us", "p99.9 us",
-		"ns CPU", "RSS", "W/pay", "W/rec", "of raw append  overwrite (latency)  of 1 queue")
+	fmt.Fprintf(w, "%6s %6s %8s %12s %9s %9s %9s %8s %10s %8s %8s   %s\n", "queues", "window", "channels", "confirmed/s", "p50 us", "p99 us", "p99.9 us",
+		"ns CPU", "RSS", "W/pay", "W/rec", "of raw append  overwrite (latency)  of 1 queue  of 1 queue, same channels")
 	for _, row := range r.Rows {
-		fmt.Fprintf(w, "%6d %6d %12s %9.0f %9.0f %9.0f", row.Queues, row.Window, results.HumanCount(uint64(row.ConfirmedPerSecond)),
+		fmt.Fprintf(w, "%6d %6d %8d %12s %9.0f %9.0f %9.0f", row.Queues, row.Window, row.Channels, results.HumanCount(uint64(row.ConfirmedPerSecond)),
 			row.Latency.P50, row.Latency.P99, row.Latency.P999)
 		cpu, rss, perPayload, perRecord := "-", "-", "-", "-"
 		if row.BrokerCPU != nil {
@@ -81,15 +109,8 @@ func (r *confirmResult) writeText(w io.Writer) {
 			perPayload, perRecord = fmt.Sprintf("%.2f", row.WriteCosts.PerPayload), fmt.Sprintf("%.2f", row.WriteCosts.PerRecord)
 		}
 		fmt.Fprintf(w, " %8s %10s %8s %8s   ", cpu, rss, perPayload, perRecord)
-		for _, raw := range []*rawComparison{row.RawAppend, row.RawOverwrite} {
-			if raw != nil {
-				fmt.Fprintf(w, "%.2f (%.2f)  ", raw.RateRatio, raw.LatencyRatio)
-			}
-		}
-		if row.OfOneQueue != nil {
-			fmt.Fprintf(w, "%.2f", *row.OfOneQueue)
-		}
-		fmt.Fprintln(w)
+		fmt.Fprintf(w, "%13s  %19s  %10s  %25s\n", rawText(row.RawAppend), rawText(row.RawOverwrite),
+			fractionText(row.OfOneQueue), fractionText(row.OfOneQueueSameChannels))
 		if row.Bottleneck {
 			fmt.Fprintf(w, "       this tool is the bottleneck: its loop is busy and the broker is not; try more connections (-x)\n")
 		}

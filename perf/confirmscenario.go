@@ -30,7 +30,7 @@ type confirmOptions struct {
 // confirmCombination is one line of the result.
 type confirmCombination struct {
 	queues, window int // window of each publishing channel
-	channels       int // one per queue, or per connection if those are more
+	channels       int // as given, or one per queue, or per connection if those are more
 }
 
 func (c confirmCombination) totalWindow() int { return c.channels * c.window }
@@ -41,9 +41,10 @@ const (
 	confirmTotalWindowMax = rawBatchRecords
 )
 
-// The last three have the same total window; one queue comes before and after
-// the many, because machines drift.
-const confirmDefault = "1x1,1x100,1x1000,1x10000,100x100,1000x10,1x10000"
+// All but the first three have the same total window. One queue, with one channel
+// and with as many as the thousand queues have, comes before and after those,
+// because machines drift.
+const confirmDefault = "1x1,1x100,1x1000,1x10000,1x100x100,100x100,1x10x1000,1000x10,1x10x1000,1x10000"
 
 func confirmScenario() scenario.Scenario {
 	return scenario.Scenario{
@@ -55,6 +56,15 @@ func confirmScenario() scenario.Scenario {
 			"Each queue has a channel with that many unconfirmed messages at most; channels are\n" +
 			"spread over -x connections. With more connections than queues each connection has\n" +
 			"one channel, with a window of its own.\n\n" +
+			"QUEUESxWINDOWxCHANNELS has exactly so many channels, at least one for each queue;\n" +
+			"channel number i publishes to queue i % QUEUES, and the window is still each\n" +
+			"channel's. With fewer channels than connections only so many connections are opened.\n\n" +
+			"Rows of several queues are set against one queue in the same run: \"of 1 queue\" is one\n" +
+			"with ONE channel and the same total window (1000x10 by 1x10000), \"of 1 queue,\n" +
+			"same channels\" one with the same channels, connections and windows (1000x10 by\n" +
+			"1x10x1000). The first has the cost of the channels in it, the second only that of the\n" +
+			"queues. Where the list has such a row several times, their mean counts: name it before\n" +
+			"and after the many.\n\n" +
 			"With --data-dir the raw disk is measured right before and after each combination:\n" +
 			"batches of as many records as the windows allow to be outstanding, with one write\n" +
 			"and one fdatasync each, to a growing file and over a file written before.\n\n" +
@@ -65,7 +75,7 @@ func confirmScenario() scenario.Scenario {
 				Duration: 3 * time.Second, Warmup: time.Second, RawTime: 500 * time.Millisecond,
 			}
 			flags.Quantity(&o.Size, "s", "size", "BYTES", "size of each body")
-			flags.Text(&o.Combinations, "w", "combinations", "LIST", "queues and window of each, as QUEUESxWINDOW,…")
+			flags.Text(&o.Combinations, "w", "combinations", "LIST", "queues, window of each channel and channels (one per queue), as QUEUESxWINDOW[xCHANNELS],…")
 			flags.Count(&o.Connections, "x", "publishers", "N", "connections to spread the channels over")
 			flags.Text(&o.Queue, "u", "queue", "PREFIX", "what the queues' names start with; existing ones are deleted")
 			flags.Duration(&o.Duration, "z", "time", "SECONDS", "measure each combination for this long")
@@ -107,20 +117,31 @@ func (o *confirmOptions) finish() error {
 	return nil
 }
 
+// parseCombination reads QUEUESxWINDOW or QUEUESxWINDOWxCHANNELS.
 func parseCombination(text string, connections int) (confirmCombination, error) {
-	queues, window, found := strings.Cut(strings.TrimSpace(text), "x")
-	queueCount, err := cli.ParseQuantity(queues)
-	windowSize, err2 := cli.ParseQuantity(window)
-	if !found || err != nil || err2 != nil {
-		return confirmCombination{}, cli.Usagef("--combinations: %q is not QUEUESxWINDOW", text)
+	parts := strings.Split(strings.TrimSpace(text), "x")
+	var numbers [3]uint64
+	valid := len(parts) == 2 || len(parts) == 3
+	for i := 0; valid && i < len(parts); i++ {
+		var err error
+		numbers[i], err = cli.ParseQuantity(parts[i])
+		valid = err == nil
 	}
-	channels := max(queueCount, uint64(connections))
-	if queueCount == 0 || windowSize == 0 || channels > confirmChannelsMax || windowSize > confirmTotalWindowMax ||
-		channels*windowSize > confirmTotalWindowMax {
+	if !valid {
+		return confirmCombination{}, cli.Usagef("--combinations: %q is neither QUEUESxWINDOW nor QUEUESxWINDOWxCHANNELS", text)
+	}
+	queues, window, channels := numbers[0], numbers[1], numbers[2]
+	if len(parts) == 2 {
+		channels = max(queues, uint64(connections))
+	} else if channels < queues {
+		return confirmCombination{}, cli.Usagef("--combinations: %q has %d channels for %d queues: give at least one for each queue", text, channels, queues)
+	}
+	if queues == 0 || window == 0 || channels > confirmChannelsMax || window > confirmTotalWindowMax ||
+		channels*window > confirmTotalWindowMax {
 		return confirmCombination{}, cli.Usagef("--combinations: %q is not between 1x1 and %d channels, %d messages together",
 			text, confirmChannelsMax, confirmTotalWindowMax)
 	}
-	return confirmCombination{queues: int(queueCount), window: int(windowSize), channels: int(channels)}, nil
+	return confirmCombination{queues: int(queues), window: int(window), channels: int(channels)}, nil
 }
 
 func (o *confirmOptions) queueName(number int) string {
@@ -161,7 +182,7 @@ func runConfirm(ctx context.Context, o *confirmOptions, out scenario.Console) er
 		var row *confirmRow
 		row, failure = measureCombination(ctx, o, combination, disk, result, out)
 		if failure != nil {
-			failure = fmt.Errorf("%d queues, window %d: %w", combination.queues, combination.window, failure)
+			failure = fmt.Errorf("%s: %w", results.DescribeCombination(combination.queues, combination.window, combination.channels), failure)
 		} else if row != nil {
 			result.Rows = append(result.Rows, row)
 		}

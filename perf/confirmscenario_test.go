@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/basaltmq/basaltmq/perf/results"
 )
 
 // confirmRun runs the scenario with JSON output and returns the result.
@@ -46,6 +49,8 @@ func TestConfirmCombinations(t *testing.T) {
 		{name: "channels on one connection", arguments: []string{"-w", "70x3,1x210"}, channels: []int{70, 1}, most: 210},
 		{name: "spread over connections", arguments: []string{"-w", "10x5", "-x", "3"}, channels: []int{10}, most: 5},
 		{name: "more connections than queues", arguments: []string{"-w", "2x5", "-x", "7", "--loops", "2"}, channels: []int{7}, most: 5},
+		{name: "channels of one queue", arguments: []string{"-w", "1x3x70,70x3"}, channels: []int{70, 70}, most: 3},
+		{name: "fewer channels than connections", arguments: []string{"-w", "1x5x2", "-x", "7", "--loops", "3"}, channels: []int{2}, most: 5},
 		{name: "singly, backwards", arguments: []string{"-w", "5x20"}, channels: []int{5}, most: 20,
 			adjust: func(b *fakeBroker) { b.confirmSingly = true }},
 		{name: "empty bodies", arguments: []string{"-w", "1x9", "-s", "0"}, channels: []int{1}, most: 9},
@@ -83,21 +88,115 @@ func TestConfirmCombinations(t *testing.T) {
 	}
 }
 
+// Channel i publishes to queue i % queues, and channels are spread over the
+// connections.
+func TestConfirmSpreadsChannelsOverQueues(t *testing.T) {
+	t.Parallel()
+	uri, broker := startFakeBroker(t, func(b *fakeBroker) { b.forget = true })
+	result, _ := confirmRun(t, exitOK, uri, "-w", " 4x5x10", "-x", "3", "-u", "q")
+	if row := result.Rows[0]; row.Queues != 4 || row.Channels != 10 || row.Connections != 3 || row.TotalWindow != 50 {
+		t.Errorf("%+v", row)
+	}
+	broker.mu.Lock()
+	defer broker.mu.Unlock()
+	// A run that was too short is made again: by other channels, as many.
+	runs := len(broker.sources["q-4"]) / 2
+	for queue, want := range map[string]int{"q-1": 3, "q-2": 3, "q-3": 2, "q-4": 2} {
+		if got := len(broker.sources[queue]); runs == 0 || got != runs*want {
+			t.Errorf("queue %s: %d channels in %d runs, want %d in each", queue, got, runs, want)
+		}
+	}
+	if len(broker.sources) != 4 {
+		t.Errorf("%d queues got messages", len(broker.sources))
+	}
+}
+
+func TestParseCombination(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		text        string
+		connections int
+		want        confirmCombination
+	}{
+		{"1x100", 1, confirmCombination{queues: 1, window: 100, channels: 1}},
+		{"1kx10", 1, confirmCombination{queues: 1000, window: 10, channels: 1000}},
+		{"2x5", 7, confirmCombination{queues: 2, window: 5, channels: 7}},
+		{" 1x10x1k ", 1, confirmCombination{queues: 1, window: 10, channels: 1000}},
+		{"10x5x10", 1, confirmCombination{queues: 10, window: 5, channels: 10}},
+		{"10x5x15", 4, confirmCombination{queues: 10, window: 5, channels: 15}},
+		{"1x400x1", 4, confirmCombination{queues: 1, window: 400, channels: 1}}, // as named, not one per connection
+	} {
+		if got, err := parseCombination(test.text, test.connections); err != nil || got != test.want {
+			t.Errorf("%q, %d connections: %+v, %v; want %+v", test.text, test.connections, got, err, test.want)
+		}
+	}
+}
+
 func TestConfirmComparesWithOneQueue(t *testing.T) {
 	t.Parallel()
+	row := func(queues, window, channels, connections int, rate float64) *confirmRow {
+		return &confirmRow{
+			Queues: queues, Window: window, Channels: channels, Connections: connections, TotalWindow: window * channels,
+			ConfirmedPerSecond: rate, Latency: &results.Latency{},
+		}
+	}
 	result := confirmResult{Options: &confirmOptions{}}
 	result.Rows = []*confirmRow{
-		{Queues: 1, TotalWindow: 100, ConfirmedPerSecond: 900},
-		{Queues: 10, TotalWindow: 100, ConfirmedPerSecond: 800},
-		{Queues: 1, TotalWindow: 100, ConfirmedPerSecond: 1100},
-		{Queues: 10, TotalWindow: 50, ConfirmedPerSecond: 1},
+		row(1, 100, 1, 1, 900), row(1, 10, 10, 1, 500), row(10, 10, 10, 1, 400), row(1, 10, 10, 1, 300), row(1, 100, 1, 1, 1100),
+		row(10, 5, 10, 1, 1),  // no counterpart
+		row(10, 10, 10, 2, 1), // of its connections there is none
+		row(10, 5, 20, 1, 300), row(1, 5, 20, 1, 600),
 	}
 	result.finish(context.Background(), nil)
-	if got := result.Rows[1].OfOneQueue; got == nil || *got != 0.8 {
-		t.Errorf("%v, want 0.8", got)
+	for i, want := range [][2]string{{"-", "-"}, {"-", "-"}, {"0.40", "1.00"}, {"-", "-"}, {"-", "-"}, {"-", "-"}, {"0.00", "-"}, {"0.30", "0.50"}, {"-", "-"}} {
+		r := result.Rows[i]
+		if got := [2]string{fractionText(r.OfOneQueue), fractionText(r.OfOneQueueSameChannels)}; got != want {
+			t.Errorf("row %d: %v, want %v", i, got, want)
+		}
 	}
-	if result.Rows[0].OfOneQueue != nil || result.Rows[3].OfOneQueue != nil {
-		t.Error("a row without its counterpart was compared")
+	var text bytes.Buffer
+	result.writeText(&text)
+	for _, want := range []string{
+		"queues window channels ", "of 1 queue  of 1 queue, same channels\n",
+		"    10     10       10          400 ", "  -                    -        0.40                       1.00\n", "  -           -                          -\n",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	for _, line := range lines[2:] {
+		if len(line) != len(lines[1]) {
+			t.Errorf("not aligned with its title: %q", line)
+		}
+	}
+}
+
+// The scenario's own list holds each reference for its many queues.
+func TestConfirmDefaultComparesBothWays(t *testing.T) {
+	t.Parallel()
+	result := confirmResult{Options: &confirmOptions{}}
+	for text := range strings.SplitSeq(confirmDefault, ",") {
+		c, err := parseCombination(text, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result.Rows = append(result.Rows, &confirmRow{
+			Queues: c.queues, Window: c.window, Channels: c.channels, Connections: 1, TotalWindow: c.totalWindow(), ConfirmedPerSecond: 1,
+		})
+	}
+	result.finish(context.Background(), nil)
+	many := 0
+	for _, row := range result.Rows {
+		if row.Queues > 1 {
+			many++
+			if row.OfOneQueue == nil || row.OfOneQueueSameChannels == nil {
+				t.Errorf("%+v is compared only one way", row)
+			}
+		}
+	}
+	if many != 2 {
+		t.Errorf("%d rows of many queues", many)
 	}
 }
 
@@ -105,6 +204,9 @@ func TestConfirmFails(t *testing.T) {
 	t.Parallel()
 	uri, _ := startFakeBroker(t, func(b *fakeBroker) { b.confirmSingly, b.nackEvery = true, 10 })
 	if _, stderr := confirmRun(t, exitFailure, uri, "-w", "1x20"); !strings.Contains(stderr, "1 queues, window 20: the broker refused") {
+		t.Errorf("stderr %q", stderr)
+	}
+	if _, stderr := confirmRun(t, exitFailure, uri, "-w", "1x20x2"); !strings.Contains(stderr, "1 queues, window 20, 2 channels: the broker refused") {
 		t.Errorf("stderr %q", stderr)
 	}
 	uri, _ = startFakeBroker(t, func(b *fakeBroker) { b.holdConfirms = true })
@@ -117,9 +219,11 @@ func TestConfirmFails(t *testing.T) {
 		t.Errorf("exit status %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	uri, _ = startFakeBroker(t, nil)
-	code, _, stderr = runMain(t.Context(), "confirm", "--uri", uri, "-w", "201x1")
-	if code != exitUsage || !strings.Contains(stderr, "give more connections with -x") {
-		t.Errorf("exit status %d, stderr %q", code, stderr)
+	for _, combination := range []string{"201x1", "1x1x201"} {
+		code, _, stderr = runMain(t.Context(), "confirm", "--uri", uri, "-w", combination)
+		if code != exitUsage || !strings.Contains(stderr, "give more connections with -x") {
+			t.Errorf("%s: exit status %d, stderr %q", combination, code, stderr)
+		}
 	}
 }
 
@@ -150,7 +254,7 @@ func TestConfirmJSONKeys(t *testing.T) {
 	var code int
 	var stdout, stderr string
 	longEnough(func(seconds string) bool {
-		code, stdout, stderr = runMain(t.Context(), "confirm", "--uri", uri, "-q", "-w", "1x10,5x2", "-z", seconds, "--warmup", "0", "--raw-time", "0.01",
+		code, stdout, stderr = runMain(t.Context(), "confirm", "--uri", uri, "-q", "-w", "1x10,1x2x5,5x2", "-z", seconds, "--warmup", "0", "--raw-time", "0.01",
 			"--json", file, "--broker-pid", selfPID(), "--data-dir", dir, "--io-backend", "posix", "--durability-level", "fsync", "--commit", "abc")
 		return !strings.Contains(stderr, "confirmed nothing")
 	})
@@ -161,11 +265,11 @@ func TestConfirmJSONKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantKeys(t, raw, "scenario", "rows.1.queues", "rows.1.window", "rows.1.total_window", "rows.0.confirmed_per_s", "rows.0.latency.p50_us",
+	wantKeys(t, raw, "scenario", "rows.1.queues", "rows.1.window", "rows.1.total_window", "rows.1.channels", "rows.1.connections", "rows.0.confirmed_per_s", "rows.0.latency.p50_us",
 		"rows.0.latency.p99_9_us", "rows.0.broker_cpu_ns_per_message", "rows.0.rss.last.vm_rss", "rows.0.client_cpu_ns_per_message",
 		"rows.0.broker_writes.bytes_per_payload_byte", "rows.0.broker_writes.bytes_per_record_byte",
 		"rows.0.raw_append.before.syncs_per_s", "rows.0.raw_append.after.write_sync_p50_us", "rows.0.raw_append.rate_ratio",
-		"rows.0.raw_overwrite.latency_ratio", "rows.1.of_one_queue", "options.size", "versions.broker_product",
+		"rows.0.raw_overwrite.latency_ratio", "rows.2.of_one_queue", "rows.2.of_one_queue_same_channels", "options.size", "versions.broker_product",
 		"environment.kernel", "environment.filesystem", "environment.mount_options", "environment.io_backend",
 		"environment.durability", "environment.commit")
 	if left, _ := os.ReadDir(dir); len(left) != 0 {

@@ -52,7 +52,8 @@ type fakeBroker struct {
 	opened    []*fakeConn
 	fanouts   map[string][]string // exchanges declared as such: the queues bound
 	lost      int
-	unacked   int // most publishes received while confirms are held
+	unacked   int                              // most publishes received while confirms are held
+	sources   map[string]map[*fakeChannel]bool // confirming channels that published to each queue
 	changed   *sync.Cond
 }
 
@@ -93,7 +94,7 @@ func startFakeBroker(t *testing.T, adjust func(*fakeBroker)) (uri string, b *fak
 	if err != nil {
 		t.Fatal(err)
 	}
-	b = &fakeBroker{listener: listener, frameMax: 131072, queues: map[string]*fakeQueue{}, conns: map[*fakeConn]bool{}, calls: map[string]int{}, fanouts: map[string][]string{}}
+	b = &fakeBroker{listener: listener, frameMax: 131072, queues: map[string]*fakeQueue{}, conns: map[*fakeConn]bool{}, calls: map[string]int{}, fanouts: map[string][]string{}, sources: map[string]map[*fakeChannel]bool{}}
 	b.changed = sync.NewCond(&b.mu)
 	if adjust != nil {
 		adjust(b)

@@ -34,6 +34,10 @@ func (c *fakeConn) publish(channel uint16, queue string, message fakeMessage) bo
 		confirming.publishTag++
 		confirming.unanswered = append(confirming.unanswered, confirming.publishTag)
 		b.unacked = max(b.unacked, len(confirming.unanswered))
+		if b.sources[queue] == nil {
+			b.sources[queue] = map[*fakeChannel]bool{}
+		}
+		b.sources[queue][confirming] = true
 	}
 	if b.loseEvery > 0 && b.published%b.loseEvery == 0 {
 		b.lost++

@@ -157,8 +157,9 @@ func TestFlattenFigures(t *testing.T) {
 	}
 	text := strings.Join(names, "\n")
 	for _, want := range []string{
-		"rows.queues=1,window=10000,connections=0.confirmed_per_s", "rows.queues=100,window=100,connections=0.latency.p50_us",
-		"rows.queues=1,window=10000,connections=0.raw_append.rate_ratio",
+		"rows.queues=1,window=10000,channels=1,connections=0.confirmed_per_s", "rows.queues=100,window=100,channels=100,connections=0.latency.p50_us",
+		"rows.queues=1,window=10000,channels=1,connections=0.raw_append.rate_ratio",
+		"rows.queues=1,window=100,channels=100,connections=0.confirmed_per_s", "rows.queues=100,window=100,channels=100,connections=0.of_one_queue_same_channels",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing of:\n%s", want, text)

@@ -23,6 +23,7 @@ var measures = []measure{
 	{"raw_overwrite.rate_ratio", "", More},
 	{"relay.fraction", "", More},
 	{"of_one_queue", "", More},
+	{"of_one_queue_same_channels", "", More},
 	{"of_base", "", More},
 	{"bytes_per_s", "bytes/s", More},
 	{"_per_s", "/s", More},
@@ -129,7 +130,7 @@ func flatten(value any, name string, figures *[]Figure) {
 func elementName(element any, index int) string {
 	object, _ := element.(map[string]any)
 	var parts []string
-	for _, key := range []string{"name", "mode", "records_per_batch", "queues", "kind", "window", "connections", "count", "rate"} {
+	for _, key := range []string{"name", "mode", "records_per_batch", "queues", "kind", "window", "channels", "connections", "count", "rate"} {
 		switch value := object[key].(type) {
 		case string:
 			parts = append(parts, value)

@@ -106,9 +106,21 @@ type ConfirmRow struct {
 
 	RawAppend    *RawComparison `json:"raw_append,omitempty"`
 	RawOverwrite *RawComparison `json:"raw_overwrite,omitempty"`
-	// With many queues: the rate as a fraction of what one queue with the same
-	// total window reached in the same run (the mean of all such rows).
-	OfOneQueue *float64 `json:"of_one_queue,omitempty"`
+	// With many queues: the rate as a fraction of what one queue reached in the
+	// same run (the mean of all such rows), with one channel and the same total
+	// window, and with the same channels, connections and windows.
+	OfOneQueue             *float64 `json:"of_one_queue,omitempty"`
+	OfOneQueueSameChannels *float64 `json:"of_one_queue_same_channels,omitempty"`
+}
+
+// DescribeCombination names a combination in an error; the channels only where
+// there is not one for each queue.
+func DescribeCombination(queues, window, channels int) string {
+	text := fmt.Sprintf("%d queues, window %d", queues, window)
+	if channels > queues {
+		text += fmt.Sprintf(", %d channels", channels)
+	}
+	return text
 }
 
 // Check returns what makes the run a failure although it was measured.
@@ -116,9 +128,9 @@ func (r *Confirm) Check() error {
 	for _, row := range r.Rows {
 		switch {
 		case row.NackedTotal > 0:
-			return fmt.Errorf("%d queues, window %d: the broker refused %d messages (basic.nack)", row.Queues, row.Window, row.NackedTotal)
+			return fmt.Errorf("%s: the broker refused %d messages (basic.nack)", DescribeCombination(row.Queues, row.Window, row.Channels), row.NackedTotal)
 		case row.ConfirmedPerSecond == 0 && !row.Interrupted:
-			return fmt.Errorf("%d queues, window %d: the broker confirmed nothing", row.Queues, row.Window)
+			return fmt.Errorf("%s: the broker confirmed nothing", DescribeCombination(row.Queues, row.Window, row.Channels))
 		}
 	}
 	return nil

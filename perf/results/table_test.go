@@ -31,11 +31,13 @@ func testThroughput(consumed float64) *Throughput {
 
 func testConfirm(rate float64) *Confirm {
 	raw := &RawComparison{Before: RawDisk{SyncsPerSecond: 1000}, After: RawDisk{SyncsPerSecond: 2000}, RateRatio: 0.875, LatencyRatio: 1.25}
+	half, double := 0.5, 2.0
 	return &Confirm{
 		Scenario: "confirm", Options: &ConfirmLoad{Size: 16, Connections: 1},
 		Rows: []*ConfirmRow{
-			{Queues: 1, Window: 10000, ConfirmedPerSecond: rate, Latency: &Latency{P50: 1234}, RawAppend: raw},
-			{Queues: 100, Window: 100, ConfirmedPerSecond: rate / 2, Latency: &Latency{P50: 2345}},
+			{Queues: 1, Window: 10000, Channels: 1, ConfirmedPerSecond: rate, Latency: &Latency{P50: 1234}, RawAppend: raw},
+			{Queues: 1, Window: 100, Channels: 100, ConfirmedPerSecond: rate / 4, Latency: &Latency{P50: 3456}},
+			{Queues: 100, Window: 100, Channels: 100, ConfirmedPerSecond: rate / 2, Latency: &Latency{P50: 2345}, OfOneQueue: &half, OfOneQueueSameChannels: &double},
 		},
 		Versions: Versions{BrokerProduct: "BasaltMQ", BrokerVersion: "1"}, Environment: testEnvironment(),
 	}
@@ -118,8 +120,10 @@ func TestTable(t *testing.T) {
 		"| commit | 0123456789ab |", "### Throughput and latency",
 		"| end-to-end | 1,024 B, 1 publisher, 2 consumers, acks of 100 | 2,000,000 | 2,000,001 | 0.25 | 150 | 100 | 20.0 MiB | 3 | 100 % |",
 		"| paced | 1,024 B, 1 publisher, 2 consumers, acks of 100, 99/s per publisher, open loop | 99 | 100 |  | 150 |",
-		"### Confirms: confirm", "| 1 | 10,000 | 200,000 | 1234 | 0 | 0 | 0.88 | (1.25) | 1,500 | 2 | 100 % |",
-		"| 100 | 100 | 100,000 | 2345 | 0 | 0 |  |  |  | 2 | 100 % |",
+		"### Confirms: confirm", "| queues | window | channels | confirmed/s |", "| of one queue | of one queue, same channels |",
+		"| 1 | 10,000 | 1 | 200,000 | 1234 | 0 | 0 | 0.88 | (1.25) | 1,500 |  |  | 2 | 100 % |",
+		"| 1 | 100 | 100 | 50,000 | 3456 | 0 | 0 |  |  |  |  |  | 2 | 100 % |",
+		"| 100 | 100 | 100 | 100,000 | 2345 | 0 | 0 |  |  |  | 0.50 | 2.00 | 2 | 100 % |",
 		"### Backlog", "| backlog | 5,000,000 of 16 B | 4,000,000 | 9.0 MiB | 11.0 MiB | 90.0 MiB | 3,000,000 | 1 |  |",
 		"### Opening a data directory", "| 1 | 20,000,000 | clean | warm | 30 | 3 |", "| 10,000 | 50,000 | kill | cold | 300 | 3 |",
 		"### Yardsticks", "| a-yardsticks | 20,000,000 | 1.46 | 1 |  |", "| append | 100 | 1,500 |",

@@ -116,19 +116,23 @@ func (s *section) renderConfirm(w io.Writer) {
 				}
 				// Runs of one name have the same combinations; one that does
 				// not must not be mixed in.
-				if len(groups[at]) == 0 || groups[at][0].Queues == row.Queues && groups[at][0].Window == row.Window {
+				if len(groups[at]) == 0 || sameCombination(groups[at][0], row) {
 					groups[at] = append(groups[at], row)
 				}
 			}
 		}
 		rows := make([][]string, len(groups))
 		for at, group := range groups {
-			rows[at] = []string{HumanCount(uint64(group[0].Queues)), HumanCount(uint64(group[0].Window))}
+			rows[at] = []string{HumanCount(uint64(group[0].Queues)), HumanCount(uint64(group[0].Window)), HumanCount(uint64(group[0].Channels))}
 		}
-		fmt.Fprintf(w, "\n### Confirms: %s\n\n%s-byte persistent messages, durable queues, %s, a channel per queue; durability: %s.\n",
+		fmt.Fprintf(w, "\n### Confirms: %s\n\n%s-byte persistent messages, durable queues, %s, windows per channel; durability: %s.\n",
 			name, HumanCount(o.Size), countOf(o.Connections, "connection"), cmp.Or(s.results[0].Head.Environment.Durability, "unknown"))
-		writeTable(w, []string{"queues", "window"}, rows, groups, confirmColumns())
+		writeTable(w, []string{"queues", "window", "channels"}, rows, groups, confirmColumns())
 	}
+}
+
+func sameCombination(a, b *ConfirmRow) bool {
+	return a.Queues == b.Queues && a.Window == b.Window && a.Channels == b.Channels && a.Connections == b.Connections
 }
 
 func confirmColumns() []column[*ConfirmRow] {
@@ -167,6 +171,7 @@ func confirmColumns() []column[*ConfirmRow] {
 		{"raw append, syncs/s", raw(appended, syncs), perSecondText},
 		{"raw overwrite, syncs/s", raw(overwritten, syncs), perSecondText},
 		{"of one queue", func(r run) (float64, bool) { return optional(r.OfOneQueue) }, fractionText},
+		{"of one queue, same channels", func(r run) (float64, bool) { return optional(r.OfOneQueueSameChannels) }, fractionText},
 		{"broker CPU ns/message", func(r run) (float64, bool) { return optional(r.BrokerCPU) }, wholeText},
 		{"RSS at most", func(r run) (float64, bool) { return rssMost(r.RSS) }, bytesText},
 		{"written by payload", writes(func(c *Writes) float64 { return c.PerPayload }), fractionText},

@@ -24,6 +24,8 @@ run can.
 - *of append*, *of overwrite*: confirms/s by the records/s of one thread that writes batches of as many records as the
   windows allow to be outstanding, with one write and one fdatasync each, to a growing file or over one written before;
   measured right before and after. In brackets: median confirm latency by its median latency (less is better).
+- *of one queue*: confirms/s by what one queue with one channel reached with the same total window in the same run; *same
+  channels*: by one queue with the same channels, connections and windows, which leaves only what the queues cost.
 - *written*: pages that the broker made dirty (write_bytes of /proc/PID/io, which counts a whole folio of 64 KiB and more
   for a small write) by bytes of message bodies, and by bytes of records in the log's format; *write calls*: bytes it
   passed to write calls (wchar).

@@ -225,19 +225,26 @@ func count(things, thing, placeholder, name string) []Extract {
 }
 
 // confirmCombinations has one queue before and after the many, as machines
-// drift.
-const confirmCombinations = "1x1,1x100,1x1000,1x10000,100x100,1000x10,1x10000"
+// drift, with one channel and with as many as the many have: the one tells what
+// queues and channels cost together, the other what queues do.
+const confirmCombinations = "1x1,1x100,1x1000,1x10000,1x100x100,100x100,1x10x1000,1000x10,1x10x1000,1x10000"
 
 func confirmFigures() (figures []Extract) {
-	for _, c := range []struct{ queues, window int }{{1, 1}, {1, 100}, {1, 1000}, {1, 10000}, {100, 100}, {1000, 10}} {
+	for _, c := range []struct{ queues, window, channels int }{
+		{1, 1, 1}, {1, 100, 1}, {1, 1000, 1}, {1, 10000, 1}, {1, 100, 100}, {100, 100, 100}, {1, 10, 1000}, {1000, 10, 1000},
+	} {
 		name := fmt.Sprintf("confirm-%dx%d", c.queues, c.window)
-		row := fmt.Sprintf("rows[queues=%d,window=%d]", c.queues, c.window)
+		if c.channels > c.queues {
+			name += fmt.Sprintf("x%d", c.channels)
+		}
+		row := fmt.Sprintf("rows[queues=%d,window=%d,channels=%d]", c.queues, c.window, c.channels)
 		figures = append(figures,
 			Extract{Name: name, Path: row + ".confirmed_per_s", Unit: "messages/s", Better: results.More,
 				Yardstick: "append of the same batches", FractionPath: row + ".raw_append.rate_ratio"},
 			latency(name+"-p50", row+".latency.p50_us"), latency(name+"-p99", row+".latency.p99_us"))
 		if c.queues > 1 {
-			figures = append(figures, Extract{Name: name + "-of-one-queue", Path: row + ".of_one_queue", Better: results.More})
+			figures = append(figures, Extract{Name: name + "-of-one-queue", Path: row + ".of_one_queue", Better: results.More},
+				Extract{Name: name + "-of-one-queue-same-channels", Path: row + ".of_one_queue_same_channels", Better: results.More})
 		}
 	}
 	return figures

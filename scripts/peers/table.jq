@@ -17,7 +17,7 @@ def throughput_rows: .options as $o
     {load: $load, figure: "broker CPU ns/message", value: .broker_cpu_ns_per_message, unit: "n"},
     {load: $load, figure: "RSS at most", value: .rss.max.vm_rss, unit: "b"};
 def confirm_rows: .options.size as $size | .rows[]
-  | "\($size) B persistent, \(.queues) queue(s), window \(.window)" as $load
+  | "\($size) B persistent, \(.queues) queue(s), window \(.window)\(if (.channels // 0) > .queues then ", \(.channels) channels" else "" end)" as $load
   | {load: $load, figure: "confirmed/s", value: .confirmed_per_s, unit: "n"},
     {load: $load, figure: "p50 µs", value: .latency.p50_us, unit: "n"},
     {load: $load, figure: "p99 µs", value: .latency.p99_us, unit: "n"};

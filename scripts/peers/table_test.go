@@ -30,7 +30,9 @@ func TestTableSetsMediansOfBothSideBySide(t *testing.T) {
 		"d": throughput("RabbitMQ", "40000", ""), "e": throughput("RabbitMQ", "60000", ""),
 		"f": strings.Replace(throughput("RabbitMQ", "1", ""), `"interrupted": false`, `"interrupted": true`, 1),
 		"g": `{"scenario": "confirm", "interrupted": false, "versions": {"broker_product": "RabbitMQ", "broker_version": "1"}, "options": {"size": 16},
-			"rows": [{"queues": 1, "window": 100, "confirmed_per_s": 999, "latency": {"p50_us": 1, "p99_us": 2}}], ` + environment + `}`,
+			"rows": [{"queues": 1, "window": 100, "confirmed_per_s": 999, "latency": {"p50_us": 1, "p99_us": 2}},
+				{"queues": 1, "window": 100, "channels": 100, "confirmed_per_s": 777, "latency": {"p50_us": 1, "p99_us": 2}},
+				{"queues": 100, "window": 100, "channels": 100, "confirmed_per_s": 555, "latency": {"p50_us": 1, "p99_us": 2}}], ` + environment + `}`,
 	} {
 		path := filepath.Join(directory, name+".json")
 		if err := os.WriteFile(path, []byte(result), 0o644); err != nil {
@@ -46,6 +48,8 @@ func TestTableSetsMediansOfBothSideBySide(t *testing.T) {
 		"| 16 B, 1 publisher, 1 consumer, acks of 100, prefetch 1000 | consumed/s | 1,234,567 | 50,000 | 24.69 | 3 |",
 		"| 16 B, 1 publisher, 1 consumer, acks of 100, prefetch 1000 | RSS at most | 10 MiB | 10 MiB | 1 | 3 |",
 		"| 16 B persistent, 1 queue(s), window 100 | confirmed/s |  | 999 |  | 0 |",
+		"| 16 B persistent, 1 queue(s), window 100, 100 channels | confirmed/s |  | 777 |  | 0 |",
+		"| 16 B persistent, 100 queue(s), window 100 | confirmed/s |  | 555 |  | 0 |",
 		"| BasaltMQ | commit c0ffee, epoll, durability of confirms fsync, go1 |",
 		"| CPU | A, 2 hardware threads, virtual machine |",
 	} {
