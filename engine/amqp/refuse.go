@@ -20,11 +20,11 @@ type appended struct {
 // refusedBy takes an Overflow apart: which records were refused, how many are
 // in the log all the same. Any other error stays what it is.
 func refusedBy(err error, count int) (refused []int, inLog int, rest error) {
-	var full *broker.Overflow
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil, count, nil
-	case errors.As(err, &full):
+	}
+	var full *broker.Overflow // on the heap, so not above
+	if errors.As(err, &full) {
 		return full.Refused, full.Appended, nil
 	}
 	return nil, 0, err
