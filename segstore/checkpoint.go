@@ -101,7 +101,9 @@ func (s *Store) takeStep(logs []*Log, p pass) []*Log {
 		logs = takeOne(logs, l)
 		c.visited = append(c.visited, l)
 	}
-	c.todo = c.todo[n:]
+	rest := copy(c.todo, c.todo[n:])
+	clear(c.todo[rest:])
+	c.todo = c.todo[:rest]
 	return logs
 }
 
@@ -115,7 +117,7 @@ func (l *Log) enterCheckpoint(r *round) {
 	spill := tail > s.tune.carryBytes && l.flushLimit() == l.handled()
 	long := l.settled.intervals() > s.tune.carryRanges && !l.txSettlePending() // else the file would tell half of it
 	if (any || spill || long) && r.steps <= 0 {
-		c.postpone(l)
+		l.postpone()
 		return
 	}
 	if any || spill || long {
@@ -145,11 +147,8 @@ func (l *Log) enterCheckpoint(r *round) {
 	}
 }
 
-// postpone leaves a log for another step.
-func (c *checkpoint) postpone(l *Log) {
-	c.todo = append(c.todo, l)
-	c.visited = slices.DeleteFunc(c.visited, func(other *Log) bool { return other == l })
-}
+// postpone leaves a log for another step. Called with the log's mutex held.
+func (l *Log) postpone() { l.journaled.postponed = true }
 
 // tailHeld is the number of bytes that only the journal has and that can go to
 // a segment.
@@ -210,6 +209,9 @@ func (s *Store) endStep(r *round) {
 	for _, l := range c.visited {
 		l.mu.Lock()
 		switch {
+		case l.journaled.postponed:
+			l.journaled.postponed = false
+			c.todo = append(c.todo, l)
 		case l.filing:
 			rest = append(rest, l) // until that is done
 		case l.deleted:

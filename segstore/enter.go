@@ -17,6 +17,7 @@ type journaled struct {
 	txRound    uint64  // the round of that group, 0 while there is none
 	files      uint8   // bit i: file i has entries that only count there; see filesKept
 	checkpoint bool    // visited for the checkpoint in this round
+	postponed  bool    // which is left for another one
 	syncAll    bool    // the checkpoint wants the segments synced
 	rewrite    bool    // the settled file is to be written
 	tickSync   bool    // the round came with a sync tick
@@ -107,7 +108,7 @@ func (l *Log) enter(r *round, p pass) (v visit, moved bool) {
 		if j.checkpoint {
 			j.checkpoint = false
 			if l.journaled.reopening {
-				l.store.journal.checkpoint.postpone(l)
+				l.postpone()
 			} // else the old file is kept for it
 		}
 		if !l.transient && l.store.journal.err == nil && j.txEnd > l.handled() {
@@ -186,7 +187,7 @@ func (l *Log) enterBeside(r *round, p pass, bound uint64) {
 	j := &l.journaled
 	if j.checkpoint {
 		j.checkpoint = false
-		l.store.journal.checkpoint.postpone(l)
+		l.postpone()
 	}
 	if j.txEnd > l.handled() {
 		bound = max(bound, j.txEnd)
