@@ -35,6 +35,7 @@ type filer struct {
 	mu      sync.Mutex // a leaf
 	quiet   sync.Cond  // running became false, or hindered true
 	queue   []*Log
+	logs    []*Log // of the wave under way; the goroutine's
 	running bool
 	hinders bool // it waits for space
 }
@@ -91,12 +92,12 @@ func (s *Store) giveToFiler(logs []*Log) {
 // runFiler is the filer's goroutine.
 func (s *Store) runFiler() {
 	b := &s.filer
-	var logs []*Log
 	for {
 		b.mu.Lock()
 		b.hinders = false
 		n := min(len(b.queue), s.tune.waveLogs)
-		logs = append(logs[:0], b.queue[:n]...)
+		clear(b.logs)
+		b.logs = append(b.logs[:0], b.queue[:n]...)
 		rest := copy(b.queue, b.queue[n:])
 		clear(b.queue[rest:])
 		b.queue = b.queue[:rest]
@@ -107,7 +108,7 @@ func (s *Store) runFiler() {
 			return
 		}
 		b.mu.Unlock()
-		s.fileWave(logs)
+		s.fileWave(b.logs)
 	}
 }
 

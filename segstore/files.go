@@ -1,7 +1,6 @@
 package segstore
 
 import (
-	"container/list"
 	"sync"
 
 	"github.com/basaltmq/basaltmq/segstore/disk"
@@ -16,11 +15,11 @@ const settledKey = ^uint64(0)
 
 // handle is an open file with a count of users.
 type handle struct {
-	file    disk.File
-	key     fileKey
-	users   int
-	element *list.Element // in fileCache.idle while users is 0
-	dropped bool
+	file         disk.File
+	key          fileKey
+	users        int
+	before, next *handle // neighbours in fileCache.idle while users is 0, else nil
+	dropped      bool
 }
 
 // fileCache keeps at most limit files open, beyond those in use. Safe for
@@ -32,12 +31,38 @@ type fileCache struct {
 
 	mu   sync.Mutex
 	open map[fileKey]*handle
-	idle list.List // of *handle, least recently used first
+	idle handle // the ring of handles nobody uses: next is the least recently used
 }
 
 func (c *fileCache) init(d disk.Disk, limit int) {
 	c.disk, c.limit, c.open = d, limit, map[fileKey]*handle{}
-	c.idle.Init()
+	c.idle.before, c.idle.next = &c.idle, &c.idle
+}
+
+// unlink takes an idle handle out of the ring.
+func (h *handle) unlink() {
+	h.before.next, h.next.before = h.next, h.before
+	h.before, h.next = nil, nil
+}
+
+// use notes a user of the handle.
+func (h *handle) use() {
+	if h.next != nil {
+		h.unlink()
+	}
+	h.users++
+}
+
+// reuse returns the file if it is open, else nil: for who would make its path
+// in vain most of the time.
+func (c *fileCache) reuse(key fileKey) *handle {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.open[key]
+	if h != nil {
+		h.use()
+	}
+	return h
 }
 
 // acquire returns the open file, opening it with flag if necessary.
@@ -54,11 +79,7 @@ func (c *fileCache) acquire(key fileKey, path string, flag disk.Flag) (*handle, 
 		h = &handle{file: f, key: key}
 		c.open[key] = h
 	}
-	if h.element != nil {
-		c.idle.Remove(h.element)
-		h.element = nil
-	}
-	h.users++
+	h.use()
 	return h, nil
 }
 
@@ -73,14 +94,16 @@ func (c *fileCache) release(h *handle) {
 		_ = h.file.Close() // an error says nothing about synced data
 		return
 	}
-	h.element = c.idle.PushBack(h)
+	h.before, h.next = c.idle.before, &c.idle
+	h.before.next, h.next.before = h, h
 	c.evict(c.limit)
 }
 
 // evict closes idle files until at most keep are open.
 func (c *fileCache) evict(keep int) {
-	for len(c.open) > keep && c.idle.Len() > 0 {
-		h := c.idle.Remove(c.idle.Front()).(*handle)
+	for len(c.open) > keep && c.idle.next != &c.idle {
+		h := c.idle.next
+		h.unlink()
 		delete(c.open, h.key)
 		_ = h.file.Close()
 	}
@@ -97,8 +120,8 @@ func (c *fileCache) forget(key fileKey) {
 	}
 	delete(c.open, key)
 	h.dropped = true
-	if h.element != nil {
-		c.idle.Remove(h.element)
+	if h.users == 0 {
+		h.unlink()
 		_ = h.file.Close()
 	}
 }

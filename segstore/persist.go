@@ -21,7 +21,7 @@ func (s *Store) stage(w *crew, j *job) {
 				s.makeDir(w, j)
 			}
 		}
-		file := s.open(j, e.segment.base, segmentName(e.segment.base), flag)
+		file := s.openSegmentFile(j, e.segment, flag)
 		if j.err != nil {
 			return
 		}
@@ -47,6 +47,17 @@ func (s *Store) stage(w *crew, j *job) {
 	if j.err == nil {
 		w.io.add(j, disk.Write, j.acksFile, 0, j.acks)
 	}
+}
+
+// openSegmentFile acquires a segment's file until the end of the wave. Nearly always
+// it is open, and its path needs not be made.
+func (s *Store) openSegmentFile(j *job, seg *segment, flag disk.Flag) disk.File {
+	h := s.files.reuse(fileKey{j.log.id, seg.base})
+	if h == nil {
+		return s.open(j, seg.base, segmentName(seg.base), flag)
+	}
+	j.handles = append(j.handles, h)
+	return h.file
 }
 
 // gatheredBytesMax bounds what is copied together to be one write: a system call,
@@ -230,7 +241,7 @@ func (s *Store) stageSyncs(w *crew, j *job) {
 			break
 		}
 		if seg.unsynced || j.footers && seg.footerDirty {
-			if file := s.open(j, seg.base, segmentName(seg.base), disk.ReadWrite); file != nil {
+			if file := s.openSegmentFile(j, seg, disk.ReadWrite); file != nil {
 				w.io.add(j, disk.Sync, file, 0, nil)
 			}
 		}
@@ -265,7 +276,7 @@ func (s *Store) sealJobs(w *crew, jobs []job) {
 			if !seg.full || seg.unsynced && !j.log.transient {
 				continue
 			}
-			if file := s.open(j, seg.base, segmentName(seg.base), disk.ReadWrite); file != nil {
+			if file := s.openSegmentFile(j, seg, disk.ReadWrite); file != nil {
 				j.log.mu.Lock()
 				footer := seg.encodeFooter()
 				j.log.mu.Unlock()

@@ -61,8 +61,9 @@ func (s *Store) chunkOf(buf *arena.Buf, data []byte) *chunk {
 	return c
 }
 
-// chunkFreeMax bounds the recycled chunk headers.
-const chunkFreeMax = 256
+// chunkFreeMax bounds the recycled chunk headers, 144 bytes each: a wave of the
+// filer releases many at a time, and as many are needed again before the next.
+const chunkFreeMax = 2048
 
 func (s *Store) freeChunk(c *chunk) {
 	s.residentBytes.Add(-int64(len(c.data)))
