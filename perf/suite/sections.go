@@ -128,6 +128,12 @@ func Sections() []Section {
 				Arguments: "-u {queue} -w " + confirmCombinations + " -z {time} --warmup {warmup} --raw-time {raw} {disk}",
 				Figures:   confirmFigures(),
 			}, {
+				// The same total window by a thousand connections. Warmed up until each
+				// queue has its files, which some file systems take a millisecond to make.
+				Scenario:  "confirm",
+				Arguments: "-u {queue} -x 1000 -w " + connectionCombinations + " -z {time} --warmup 4",
+				Figures:   connectionFigures(),
+			}, {
 				// Warmed up until both files of a journal like BasaltMQ's have been
 				// filled once: what is steady, not what the first use of a file costs.
 				Scenario:  "confirm",
@@ -248,6 +254,22 @@ func confirmFigures() (figures []Extract) {
 		}
 	}
 	return figures
+}
+
+// connectionCombinations are a thousand confirming connections: on one queue,
+// before and after, and on a queue each.
+const connectionCombinations = "1x10,1000x10,1x10"
+
+func connectionFigures() []Extract {
+	one, each := "rows[queues=1,window=10,channels=1000].", "rows[queues=1000,window=10,channels=1000]."
+	return []Extract{
+		{Name: "confirm-1000-connections-1-queue", Path: one + "confirmed_per_s", Unit: "messages/s", Better: results.More},
+		{Name: "confirm-1000-connections-1000-queues", Path: each + "confirmed_per_s", Unit: "messages/s", Better: results.More},
+		latency("confirm-1000-connections-1000-queues-p50", each+"latency.p50_us"),
+		latency("confirm-1000-connections-1000-queues-p99", each+"latency.p99_us"),
+		cost("confirm-1000-connections-1000-queues-rss", each+"rss.max.vm_rss", "bytes"),
+		{Name: "confirm-1000-connections-1000-queues-of-one-queue", Path: each + "of_one_queue_same_channels", Better: results.More},
+	}
 }
 
 // derived are figures that are the ratio of two others.
