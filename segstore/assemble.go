@@ -52,8 +52,7 @@ func (s *Store) assemble(l *Log, rec *recovery) {
 		if seg.sealed {
 			seg.gained, l.punch.wanted = rec.settled.gained[seg.base], true
 		}
-		l.sumBytes += uint64(seg.size - segmentHeaderBytes)
-		l.sumRecord += seg.records
+		l.noteSizes(uint64(seg.size-segmentHeaderBytes), seg.records)
 		l.reap = l.reap || l.isSettled(seg.base, max(seg.next, seg.base+1))
 	}
 	if l.acks == nil && len(l.segments) > 0 {

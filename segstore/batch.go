@@ -38,6 +38,8 @@ type Batch struct {
 
 	filter []byte // see filter.go
 
+	wanted bool // see WantDurable
+
 	bodyBytes uint64 // of the records
 
 	open    int // start of the record being written in pieces, -1 none
@@ -81,7 +83,11 @@ func (b *Batch) Reset(timestampMs int64) {
 	b.templatePos, b.templateN, b.lastN = 0, 0, -1
 	b.starts = b.starts[:0]
 	b.filter = b.filter[:0]
+	b.wanted = false
 }
+
+// WantDurable has Append do what Log.WantDurable does, until Reset.
+func (b *Batch) WantDurable() { b.wanted = true }
 
 // Release gives the buffers back to the arena; the batch is empty after it and
 // may be used again.

@@ -164,7 +164,7 @@ func (l *Log) enter(r *round, p pass) (v visit, moved bool) {
 // noteWanted has the round's group synced, if somebody waits for what the
 // journal has of the log.
 func (l *Log) noteWanted(r *round) {
-	if l.want > l.durable.Load() && l.journaled.round > l.store.flusher.syncedRound.Load() {
+	if l.want.Load() > l.durable.Load() && l.journaled.round > l.store.flusher.syncedRound.Load() {
 		r.wantSync = true
 	}
 }
@@ -196,7 +196,7 @@ func (l *Log) enterBeside(r *round, p pass, bound uint64) {
 	l.noteTransactions(r)
 	l.enterSettled(r, p)
 	l.noteWanted(r)
-	l.missed = l.missed || l.spill || l.rolling() || l.want > l.durable.Load() && l.bare()
+	l.missed = l.missed || l.spill || l.rolling() || l.want.Load() > l.durable.Load() && l.bare()
 }
 
 // fileWork reports whether plan will find something to do to the log's files,
@@ -209,7 +209,7 @@ func (l *Log) fileWork(p pass) visit {
 	case j.segmentTo > 0, j.syncAll, j.reaped, j.acks != nil, p.final:
 	case len(l.segments) == 0:
 		return visitNone
-	case p.sync, bare && l.want > l.durable.Load(), l.sealable():
+	case p.sync, bare && l.want.Load() > l.durable.Load(), l.sealable():
 	default:
 		return visitNone
 	}

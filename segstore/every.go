@@ -39,7 +39,7 @@ func (l *Log) dropSettledWithin(first, end uint64) {
 	i := sort.Search(len(l.chunks), func(i int) bool { return l.chunks[i].next > first })
 	for i < len(l.chunks) && l.chunks[i].base < end {
 		switch c := l.chunks[i]; {
-		case i == len(l.chunks)-1 && l.tailOpen:
+		case i == len(l.chunks)-1 && l.tail != nil:
 			return
 		case l.isSettled(c.base, c.next):
 			l.dropChunk(i)

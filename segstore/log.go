@@ -11,29 +11,47 @@ import (
 
 // Log is one append-only sequence of records with dense offsets. All methods
 // may be called from any goroutine.
+//
+// The fields stand in the order of how often they are touched: who publishes to a
+// thousand logs in turn finds none of them in the cache, and the flusher writes to
+// them on another core. An append and its confirm touch the first 128 bytes, two
+// lines of the cache, and the first line of the chunk.
 type Log struct {
-	store *Store
-	id    uint64
+	mu        sync.Mutex
+	lists     atomic.Uint32 // which lists of the store name this log; changed under Store.mu
+	failed    atomic.Bool   // err may be set
+	transient bool          // never changes
+	class     uint8         // size class of the next chunk
+	changed   bool          // low, pending or cursor moved since the journal was told
+	stale     bool          // and since the settled file was written
+	reap      bool          // a segment may be wholly settled
+	filing    bool          // its files are the filer's, or a reopening's; set by the flusher, ended by those
+	missed    bool          // there was something else to do to them meanwhile
+	moved     bool          // chunks went to segments since the last look at what can be evicted
 
 	// Written under mu, read by anyone.
 	next    atomic.Uint64
-	low     atomic.Uint64
 	durable atomic.Uint64
-	failed  atomic.Bool // err may be set
+	want    atomic.Uint64 // durability is wanted below
 
-	mu  sync.Mutex
-	err error // fenced, deleted or closed
+	tail  *chunk // the last of chunks, if it takes appends; else nil
+	store *Store
 
-	// Tail.
-	chunks    []*chunk     // sorted by base; the last one takes appends if tailOpen
-	unwritten int64        // bytes appended and neither written nor skipped
-	inFlight  int64        // the part of it that is being written
+	unwritten int64  // bytes appended and neither written nor skipped
+	inFlight  int64  // the part of it that is being written
+	sumBytes  uint64 // encoded bytes of sumRecord recent records
+	sumRecord uint32
+	spill     bool // its chunks are to be written to a segment: memory is short; the flusher's
+	deleted   bool
+	gone      bool     // and the flusher has seen it
+	chunks    []*chunk // sorted by base
+	low       atomic.Uint64
+
+	err       error        // fenced, deleted or closed
+	id        uint64       //
 	heldBytes atomic.Int64 // bytes of chunks that are partly in the journal alone
 	keptBytes int64        // bytes of chunks flagged kept
 	aged      uint64       // Next as the previous flush tick saw it
-	want      uint64       // durability is wanted below
-	sumBytes  uint64       // encoded bytes of sumRecords recent records
-	sumRecord uint64
 
 	// Settled offsets: everything below low, and these.
 	settled intervalSet
@@ -47,21 +65,8 @@ type Log struct {
 	acks      *settledFile // nil until the log owns one
 	back      *backReads   // blocks and fetches behind the tail, nil when unused
 
-	lists     atomic.Uint32 // which lists of the store name this log; changed under Store.mu
-	transient bool          // never changes
-	tailOpen  bool          // the last of chunks takes appends
-	class     uint8         // size class of the next chunk
-	changed   bool          // low, pending or cursor moved since the journal was told
-	stale     bool          // and since the settled file was written
-	spill     bool          // its chunks are to be written to a segment: memory is short; the flusher's
-	reap      bool          // a segment may be wholly settled
-	filing    bool          // its files are the filer's, or a reopening's; set by the flusher, ended by those
-	missed    bool          // there was something else to do to them meanwhile
-	moved     bool          // chunks went to segments since the last look at what can be evicted
-	deleted   bool
-	gone      bool     // and the flusher has seen it
-	punch     punching // see punch.go
-	quiet     uint64   // Next as the previous sync tick saw it, when all was settled
+	punch punching // see punch.go
+	quiet uint64   // Next as the previous sync tick saw it, when all was settled
 
 	special *special // nil for most; see retained.go
 }
@@ -104,25 +109,25 @@ func (l *Log) Append(b *Batch) (base uint64, err error) { return l.append(b, fal
 // append is Append. With force, a log that was fenced takes the batch too: it
 // is part of a transaction that other logs have parts of.
 func (l *Log) append(b *Batch, force bool) (base uint64, err error) {
-	size, count := b.Size(), uint64(b.count)
+	size := b.Size()
 	if size > arena.BufBytesMax {
 		return l.appendLarge(b, size, force)
 	}
 	l.mu.Lock()
-	if l.refuses(force) {
+	fenced := l.failed.Load() && l.err != nil
+	if fenced && l.refuses(force) {
 		defer l.mu.Unlock()
 		return 0, l.err
 	}
 	base = l.next.Load()
-	if count == 0 {
+	if size == 0 {
 		l.mu.Unlock()
 		return base, nil
 	}
 	c := l.openTail(size, base)
 	dst := c.data[c.used : c.used+size]
 	b.encode(dst)
-	l.publish(c, dst, base, count)
-	fenced := l.err != nil
+	l.publish(c, dst, base, b)
 	l.mu.Unlock()
 	if !fenced { // else its bytes are on no account, see fence
 		l.store.appended(size)
@@ -149,7 +154,7 @@ func (l *Log) appendLarge(b *Batch, size int, force bool) (uint64, error) {
 	l.closeTail()
 	base := l.next.Load()
 	l.link(c, base)
-	l.publish(c, c.data[:size], base, uint64(b.count))
+	l.publish(c, c.data[:size], base, b)
 	fenced := l.err != nil
 	l.mu.Unlock()
 	if !fenced {
@@ -158,16 +163,21 @@ func (l *Log) appendLarge(b *Batch, size int, force bool) (uint64, error) {
 	return base, nil
 }
 
-// publish makes the encoded batch at the end of c part of the log.
-func (l *Log) publish(c *chunk, batch []byte, base, count uint64) {
-	binary.LittleEndian.PutUint64(batch[batchBasePos:], base)
-	c.note(len(batch), count)
-	l.next.Store(base + count)
-	l.unwritten += int64(len(batch))
-	l.sumBytes += uint64(len(batch))
-	l.sumRecord += count
-	if l.sumRecord > 1<<20 {
-		l.sumBytes, l.sumRecord = l.sumBytes/2, l.sumRecord/2
+// publish makes the encoded batch at the end of c part of the log, and asks for a
+// group commit of it if b does.
+func (l *Log) publish(c *chunk, encoded []byte, base uint64, b *Batch) {
+	binary.LittleEndian.PutUint64(encoded[batchBasePos:], base)
+	count := uint64(b.count)
+	next := base + count
+	c.note(len(encoded), count)
+	l.next.Store(next)
+	l.unwritten += int64(len(encoded))
+	l.noteSizes(uint64(len(encoded)), count)
+	if b.wanted && !l.transient {
+		// The urgent visit relists the log if there is anything left for a tick.
+		l.want.Store(next)
+		l.list(listUrgent)
+		return
 	}
 	l.list(listDirty)
 	if l.unwritten-l.inFlight > l.store.tune.fullBytes && l.fullUnwritten() > l.store.tune.fullBytes {
@@ -175,20 +185,29 @@ func (l *Log) publish(c *chunk, batch []byte, base, count uint64) {
 	}
 }
 
+// noteSizes takes note of the encoded bytes of so many more records.
+func (l *Log) noteSizes(bytes, records uint64) {
+	bytes, records = bytes+l.sumBytes, records+uint64(l.sumRecord)
+	for records > 1<<20 {
+		bytes, records = bytes/2, records/2
+	}
+	l.sumBytes, l.sumRecord = bytes, uint32(records)
+}
+
 // fullUnwritten is the number of bytes in chunks that take no more and that
 // nobody has begun to write.
 func (l *Log) fullUnwritten() int64 {
-	if l.tailOpen {
-		c := l.chunks[len(l.chunks)-1]
+	if c := l.tail; c != nil {
 		return l.unwritten - l.inFlight - int64(c.used-c.saved)
 	}
 	return l.unwritten - l.inFlight
 }
 
-// WantDurable asks for a group commit of everything appended so far. Cheap;
+// WantDurable asks for a group commit of everything appended so far. Cheap,
+// and next to nothing if the batch appended last asked for it;
 // many calls make one commit. OnCommit tells when to look at Durable again.
 func (l *Log) WantDurable() {
-	if l.transient {
+	if l.transient || l.want.Load() >= l.next.Load() && !l.failed.Load() {
 		return
 	}
 	l.mu.Lock()
@@ -196,8 +215,8 @@ func (l *Log) WantDurable() {
 	switch {
 	case l.err != nil:
 		l.list(listUrgent) // OnCommit will tell who waits in vain
-	case l.want < next && l.durable.Load() < next:
-		l.want = next
+	case l.want.Load() < next && l.durable.Load() < next:
+		l.want.Store(next)
 		l.list(listUrgent)
 	}
 	l.mu.Unlock()
@@ -242,7 +261,7 @@ func (l *Log) moveLow(end uint64) {
 	}
 	l.low.Store(low)
 	for len(l.chunks) > 0 && l.chunks[0].next <= low {
-		if len(l.chunks) == 1 && l.tailOpen {
+		if len(l.chunks) == 1 && l.tail != nil {
 			break
 		}
 		l.dropChunk(0)

@@ -76,15 +76,14 @@ func (l *Log) plan(j *job, p pass) (busy bool) {
 // releaseQuietTail gives up the open chunk when all of it is settled; called
 // when nothing was appended between two ticks.
 func (l *Log) releaseQuietTail() {
-	if l.tailOpen && l.tailSettled() {
+	if l.tail != nil && l.tailSettled() {
 		l.closeTail()
 		l.class = 0
 	}
 }
 
 func (l *Log) tailSettled() bool {
-	c := l.chunks[len(l.chunks)-1]
-	return l.isSettled(c.base, c.next)
+	return l.isSettled(l.tail.base, l.tail.next)
 }
 
 // eligible is the offset below which unsettled batches are to be written now.
@@ -92,8 +91,8 @@ func (l *Log) eligible(p pass, agedBefore uint64) uint64 {
 	bound := uint64(0)
 	if l.unwritten > l.store.tune.fullBytes && l.fullUnwritten() > l.store.tune.fullBytes {
 		bound = l.next.Load()
-		if l.tailOpen {
-			bound = l.chunks[len(l.chunks)-1].base
+		if l.tail != nil {
+			bound = l.tail.base
 		}
 	}
 	switch {
@@ -104,8 +103,8 @@ func (l *Log) eligible(p pass, agedBefore uint64) uint64 {
 	case p.tick:
 		bound = max(bound, agedBefore)
 	}
-	if l.want > l.durable.Load() && !l.transient {
-		bound = max(bound, l.want)
+	if want := l.want.Load(); want > l.durable.Load() && !l.transient {
+		bound = max(bound, want)
 	}
 	return bound
 }
@@ -186,7 +185,7 @@ func (l *Log) planSync(j *job, p pass) {
 	if l.transient {
 		return
 	}
-	wanted := l.want > l.durable.Load() && !l.store.o.DurabilityOS
+	wanted := l.want.Load() > l.durable.Load() && !l.store.o.DurabilityOS
 	j.footers = p.sync || p.final
 	unsynced, bare, many := l.unsynced()
 	j.sync = wanted && bare || p.sync && (bare || many) || (o.syncAll || p.final) && unsynced ||
@@ -262,7 +261,7 @@ func (l *Log) promote() (moved bool) {
 // relist puts the log on the lists of what it still needs.
 func (l *Log) relist() {
 	left := len(l.chunks) > 0 && l.chunks[len(l.chunks)-1].saved < l.chunks[len(l.chunks)-1].used
-	settledTail := l.tailOpen && l.tailSettled()
+	settledTail := l.tail != nil && l.tailSettled()
 	switch {
 	case left && l.transient && !settledTail:
 		l.list(listParked)

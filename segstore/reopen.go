@@ -249,7 +249,7 @@ func (l *Log) revive(next uint64) {
 		k.next = nil
 	}
 	l.punch.from, l.punch.wanted = 0, len(l.segments) > 0
-	if l.want > next {
+	if l.want.Load() > next {
 		l.list(listUrgent)
 	}
 	l.list(listDirty)

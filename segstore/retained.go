@@ -84,9 +84,7 @@ func (l *Log) retain(o *RetainedOptions) {
 	}
 	from := l.next.Load()
 	to := from + o.Skip
-	if l.tailOpen {
-		l.closeTail()
-	}
+	l.closeTail()
 	if l.low.Load() == from {
 		l.low.Store(to)
 	} else {

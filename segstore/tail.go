@@ -23,15 +23,17 @@ type mark struct {
 // one arena buffer. Guarded by the log's mutex, except that data[:used] is
 // immutable once published (invariant 4).
 type chunk struct {
-	buf         *arena.Buf
+	// What an append touches, and the flusher of an append, is in one line of the cache.
 	data        []byte
-	base, next  uint64 // offsets [base, next)
 	used        int    // bytes of data that hold batches
+	next        uint64 // offsets [base, next)
+	base        uint64
 	saved       int    // bytes below are in the journal or a segment, on their way there, or skipped as settled
-	savedNext   uint64 // the offset at saved
-	flushed     int    // the same for segments alone; never above saved
-	flushedNext uint64 // the offset at flushed
 	markAt      int    // the batch that starts at or after this position gets a mark
+	savedNext   uint64 // the offset at saved
+	buf         *arena.Buf
+	flushed     int    // as saved, for segments alone; never above it
+	flushedNext uint64 // the offset at flushed
 	marks       []mark
 	kept        bool // wholly in a segment, stays resident for the consumers
 	held        bool // counted in Log.heldBytes: some of it is in the journal only
@@ -103,8 +105,8 @@ func (c *chunk) posBefore(offset uint64) int {
 // openTail returns the chunk that takes the next size bytes, opening one if
 // needed. base is the offset the bytes begin with.
 func (l *Log) openTail(size int, base uint64) *chunk {
-	if l.tailOpen {
-		if c := l.chunks[len(l.chunks)-1]; c.used+size <= len(c.data) {
+	if c := l.tail; c != nil {
+		if c.used+size <= len(c.data) {
 			return c
 		}
 		l.closeTail()
@@ -112,7 +114,7 @@ func (l *Log) openTail(size int, base uint64) *chunk {
 	}
 	c := l.store.newChunk(max(size, l.store.chunkBytes(l.class)))
 	l.link(c, base)
-	l.setTailOpen(true)
+	l.setTail(c)
 	return c
 }
 
@@ -130,15 +132,16 @@ func (s *Store) chunkBytes(class uint8) int {
 	return chunkClassBytes[class]
 }
 
-func (l *Log) setTailOpen(open bool) {
-	if l.tailOpen != open {
-		l.tailOpen = open
-		if open {
+// setTail makes c, the last of chunks, the one that takes appends; nil: none does.
+func (l *Log) setTail(c *chunk) {
+	if (l.tail == nil) != (c == nil) {
+		if c != nil {
 			l.store.openTails.Add(1)
 		} else {
 			l.store.openTails.Add(-1)
 		}
 	}
+	l.tail = c
 }
 
 // link puts an empty chunk at the end of the tail.
@@ -150,10 +153,10 @@ func (l *Log) link(c *chunk, base uint64) {
 // closeTail makes the open chunk a full one, which may go as soon as it is
 // settled.
 func (l *Log) closeTail() {
-	if !l.tailOpen {
+	if l.tail == nil {
 		return
 	}
-	l.setTailOpen(false)
+	l.setTail(nil)
 	last := len(l.chunks) - 1
 	if c := l.chunks[last]; l.isSettled(c.base, c.next) {
 		l.dropChunk(last)
@@ -163,8 +166,8 @@ func (l *Log) closeTail() {
 // dropChunk releases chunk i; what was not written of it never will be.
 func (l *Log) dropChunk(i int) {
 	c := l.chunks[i]
-	if i == len(l.chunks)-1 {
-		l.setTailOpen(false)
+	if c == l.tail {
+		l.setTail(nil)
 	}
 	n := copy(l.chunks[i:], l.chunks[i+1:])
 	l.chunks[i+n] = nil
@@ -215,7 +218,7 @@ func (l *Log) writtenOff(bytes int64) {
 func (l *Log) dropSettled(first, end uint64) {
 	i := sort.Search(len(l.chunks), func(i int) bool { return l.chunks[i].base >= first })
 	for i < len(l.chunks) && l.chunks[i].next <= end {
-		if i == len(l.chunks)-1 && l.tailOpen {
+		if l.chunks[i] == l.tail {
 			return
 		}
 		l.dropChunk(i)

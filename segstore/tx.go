@@ -102,7 +102,7 @@ func (l *Log) wantTransaction(first, end uint64) {
 		j.txFirst, j.txEnd = first, 0
 	}
 	j.txEnd, j.txRound = max(j.txEnd, end), 0
-	l.want = max(l.want, end)
+	l.want.Store(max(l.want.Load(), end))
 	l.list(listUrgent)
 }
 

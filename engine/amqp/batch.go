@@ -121,6 +121,9 @@ func (c *conn) commitBatch() {
 			records, external = b.dedup.Judge(records, external, now)
 		}
 	}
+	if ch.confirm && b.persistent && c.shard.tx == nil {
+		records.WantDurable() // see confirmWhen
+	}
 	var refused []int
 	failed := false
 	for _, q := range b.queues {
