@@ -48,7 +48,7 @@ func (c *conn) batchAddRecord(ch *channel, queues []*broker.Queue, exchange, key
 		t = b.builder.Template(exchange, key, properties)
 	}
 	if b.exchange != ch.pub.entry.Exchange {
-		b.throughExchange(ch.pub.entry.Exchange)
+		c.throughExchange(b, ch.pub.entry.Exchange)
 	}
 	b.builder.Add(t, body)
 	if ref != nil {

@@ -99,6 +99,7 @@ func (c *conn) Closed(err error) {
 	c.dead = true
 	c.sending = nil // released by the loop
 	c.abandonChannels()
+	c.shard.tally.tell()
 	c.state = stateClosed
 	c.barrier, c.ticket = 0, 0
 	c.dropCarry()

@@ -1,8 +1,6 @@
 package amqp
 
 import (
-	"time"
-
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/stats"
 	"github.com/basaltmq/basaltmq/segstore"
@@ -110,7 +108,7 @@ func (c *conn) sendConfirms() {
 
 // resolveAll confirms what can be.
 func (c *conn) resolveAll() {
-	c.shard.latency.told = time.Time{}
+	c.shard.latency.told = 0
 	keep := c.confirming[:0]
 	for _, w := range c.confirming {
 		if w.log != nil && w.log.Durable() < w.offset && w.log.Err() == nil {

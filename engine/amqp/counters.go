@@ -10,9 +10,11 @@ import (
 // Everything is counted by batch, by run of deliveries, or by frame.
 
 // channelCounts are what a channel counts, and the publish whose confirm it times.
+// What publishing and confirming touch is at the beginning, in one line of the cache.
 type channelCounts struct {
-	stats.Counts
 	timed timedPublish
+	stats.Counts
+	_ [48]byte // to the size of whole lines
 }
 
 // count counts n of a kind on a channel.
@@ -53,22 +55,65 @@ func (ch *channel) countUnbatched(bytes uint64) {
 	}
 }
 
+// tally is what has been published on a loop, and the counters that others read
+// have not heard of yet: a batch of ten messages is not worth six atomic additions.
+// They hear of it before any output leaves, so nobody misses what he was answered.
+type tally struct {
+	counts   *stats.Loop
+	exchange *broker.Exchange
+
+	messages, copies, unroutable, bytes uint64
+}
+
+// tell has the counters hear of what was published.
+func (t *tally) tell() {
+	if t.messages == 0 {
+		return
+	}
+	if t.counts != nil {
+		t.counts.Add(stats.Publish, t.messages)
+		t.counts.Add(stats.BytesIn, t.bytes)
+		if t.copies > 0 {
+			t.counts.Add(stats.PublishOut, t.copies)
+		}
+	}
+	if t.exchange != nil {
+		t.exchange.CountRouted(t.messages, t.copies, t.unroutable, t.bytes)
+	}
+	*t = tally{}
+}
+
 // throughExchange notes that the records from here on were published to x.
-func (b *batch) throughExchange(x *broker.Exchange) {
-	b.countExchange()
+func (c *conn) throughExchange(b *batch, x *broker.Exchange) {
+	c.countRecords(b)
 	b.exchange = x
 }
 
-// countExchange counts the records since the last call as published to the
+// countRecords counts the records since the last call as published to the
 // batch's exchange.
-func (b *batch) countExchange() {
+func (c *conn) countRecords(b *batch) {
 	messages := uint64(b.count - b.counted)
-	if messages == 0 || b.exchange == nil {
+	if messages == 0 {
 		return
 	}
-	bytes := b.bytes()
-	b.exchange.CountPublished(messages, messages*visible(b.queues), bytes-b.countedBytes)
-	b.counted, b.countedBytes = b.count, bytes
+	total := b.bytes()
+	bytes := total - b.countedBytes
+	b.counted, b.countedBytes = b.count, total
+	counts := b.ch.counters()
+	counts[stats.Publish] += messages
+	counts[stats.BytesIn] += bytes
+	t := &c.shard.tally
+	if t.exchange != b.exchange || t.counts != c.counts {
+		t.tell()
+		t.exchange, t.counts = b.exchange, c.counts
+	}
+	copies := messages * visible(b.queues)
+	t.messages += messages
+	t.bytes += bytes
+	t.copies += copies
+	if copies == 0 {
+		t.unroutable += messages
+	}
 }
 
 // bytes is the size of the bodies in the batch.
@@ -86,11 +131,7 @@ func visible(queues []*broker.Queue) (n uint64) {
 
 // countBatch counts a batch that is about to be appended.
 func (c *conn) countBatch(b *batch) {
-	b.countExchange()
-	messages := uint64(b.count)
-	b.ch.count(stats.Publish, messages)
-	b.ch.count(stats.BytesIn, b.countedBytes)
-	c.count(stats.PublishOut, messages*visible(b.queues))
+	c.countRecords(b)
 	b.counted, b.countedBytes, b.exchange = 0, 0, nil
 }
 

@@ -16,7 +16,7 @@ type latencies struct {
 	confirm  histogram.Histogram
 	delivery histogram.Histogram
 
-	told time.Time // when the confirms now being written are; zero: not yet looked at
+	told time.Duration // when the confirms now being written are, by the loop's Uptime; 0: not yet looked at
 }
 
 // Latencies returns how long publishers waited for confirms, and messages in
@@ -31,8 +31,8 @@ func (s *Server) Latencies() (confirm, delivery histogram.Snapshot) {
 
 // timedPublish is the publish whose confirm a channel waits for with a watch.
 type timedPublish struct {
-	seq   uint64 // 0: none
-	since time.Time
+	seq   uint64        // 0: none
+	since time.Duration // by the loop's Uptime
 }
 
 // timeConfirm begins to time the publish with number seq, unless another is being
@@ -40,7 +40,7 @@ type timedPublish struct {
 func (ch *channel) timeConfirm(seq uint64) {
 	ch.counters()
 	if t := &ch.counts.timed; t.seq == 0 {
-		*t = timedPublish{seq, ch.conn.shard.loop.Now()}
+		*t = timedPublish{seq, ch.conn.shard.loop.Uptime()}
 	}
 }
 
@@ -51,11 +51,12 @@ func (ch *channel) confirmTimed() {
 	}
 	if t := &ch.counts.timed; t.seq != 0 && t.seq <= ch.acked {
 		t.seq = 0
-		l := &ch.conn.shard.latency
-		if l.told.IsZero() { // once for all channels that are confirmed together
-			l.told = time.Now()
+		sh := ch.conn.shard
+		l := &sh.latency
+		if l.told == 0 { // once for all channels that are confirmed together
+			l.told = sh.loop.Uptime() + time.Since(sh.loop.Now())
 		}
-		l.confirm.ObserveTime(l.told.Sub(t.since))
+		l.confirm.ObserveTime(l.told - t.since)
 	}
 }
 

@@ -213,6 +213,7 @@ func (c *conn) barrierOpen() bool {
 
 // flush sends what there is, as far as the socket takes it.
 func (c *conn) flush() {
+	c.shard.tally.tell()
 	for !c.dead && c.sending == nil {
 		c.pump()
 		if c.outLen == 0 {

@@ -69,6 +69,7 @@ type shard struct {
 	latency    latencies
 	tracer     tracer
 	batch      batch
+	tally      tally              // of published messages
 	positions  segstore.Positions // of records that consumers pass over
 	tx         *segstore.Tx       // while a transaction is being applied
 	scratch    []byte             // frames under construction

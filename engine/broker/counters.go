@@ -159,13 +159,23 @@ func (e *Exchange) MessageCounts() (n stats.Counts) {
 // CountPublished counts messages published to e by clients: how many copies of
 // them went into queues, and how many bytes their bodies had. Any goroutine.
 func (e *Exchange) CountPublished(messages, copies, bytes uint64) {
+	unroutable := uint64(0)
+	if copies == 0 {
+		unroutable = messages
+	}
+	e.CountRouted(messages, copies, unroutable, bytes)
+}
+
+// CountRouted is CountPublished for messages of which so many went into no queue.
+func (e *Exchange) CountRouted(messages, copies, unroutable, bytes uint64) {
 	c := e.counters()
 	c.In.Add(messages)
 	c.Bytes.Add(bytes)
 	if copies > 0 {
 		c.Out.Add(copies)
-	} else {
-		c.Unroutable.Add(messages)
+	}
+	if unroutable > 0 {
+		c.Unroutable.Add(unroutable)
 	}
 }
 

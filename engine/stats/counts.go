@@ -10,9 +10,10 @@ type Kind uint8
 // a connection.
 const (
 	Publish          Kind = iota // messages published; to a queue: put into it
+	BytesIn                      // bodies of what Publish counts
+	Confirm                      // publishes confirmed by basic.ack
 	PublishIn                    // of an exchange: messages published to it
 	PublishOut                   // copies that went into queues
-	Confirm                      // publishes confirmed by basic.ack
 	ReturnUnroutable             // returned to their publisher
 	DropUnroutable               // dropped for want of a queue
 	Deliver                      // delivered to consumers that acknowledge
@@ -23,7 +24,6 @@ const (
 	Redeliver                    // those of the deliveries and gets that were not the first of their message
 	Ack                          // acknowledged
 	Reject                       // rejected, or given back
-	BytesIn                      // bodies of what Publish counts
 	BytesOut                     // bodies of all deliveries and gets
 
 	Kinds
