@@ -58,7 +58,8 @@ func (ch *channel) confirmWhen(seq uint64, q *broker.Queue, end uint64, err erro
 	e := confirmation{seq: seq, failed: err != nil, more: !last}
 	// What is durable already (duplicates may be all of a batch) must not wait for
 	// the next commit: perhaps nobody else wants one.
-	if err == nil && persistent && q.Durable && !q.Exclusive() && q.Log().Durable() < end {
+	// The log of a queue that promises nothing is transient, and as durable as it gets.
+	if err == nil && persistent && q.Log().Durable() < end {
 		e.log, e.offset = q.Log(), end
 		e.log.WantDurable()
 	}

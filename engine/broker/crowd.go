@@ -63,18 +63,18 @@ type Consumer struct {
 // oldest one of the highest priority follows. While the queue is paused nobody is.
 type crowd struct {
 	mu        sync.Mutex
-	consumers []*Consumer // in the order in which they came
-	ring      *Consumer   // the highest ring's next to take; nil when nobody can
-	ringLen   int
-	woken     *Consumer    // holder of the token, a member of that ring
-	lower     []ring       // the other rings, highest first
-	active    *Consumer    // that one; nil without consumers
-	levels    *levels      // of a priority queue; nil: a plain one
+	ring      *Consumer    // the highest ring's next to take; nil when nobody can
 	counts    *queueCounts // nil: never used; see counters.go
-	single    bool         // one consumer at a time is active
-	paused    bool         // nobody is in a ring; see pause.go
-	awaited   int32        // shares that have to be fetched before there is another token
-	unread    *unreadable  // what is stored of the queue is not known; nil if it is; see unread.go
+	consumers []*Consumer  // in the order in which they came
+	ringLen   int
+	woken     *Consumer   // holder of the token, a member of that ring
+	lower     []ring      // the other rings, highest first
+	active    *Consumer   // that one; nil without consumers
+	levels    *levels     // of a priority queue; nil: a plain one
+	single    bool        // one consumer at a time is active
+	paused    bool        // nobody is in a ring; see pause.go
+	awaited   int32       // shares that have to be fetched before there is another token
+	unread    *unreadable // what is stored of the queue is not known; nil if it is; see unread.go
 }
 
 type ring struct {
@@ -217,7 +217,7 @@ func (w *crowd) room() (n uint64) {
 // grantToken gives the token to the consumer whose turn it is, if it is free
 // and there is something to take; the caller wakes it after unlocking.
 func (q *Queue) grantToken() *Consumer {
-	if q.woken != nil || q.ring == nil || q.awaited > 0 || q.total() == 0 {
+	if q.ring == nil || q.woken != nil || q.awaited > 0 || q.total() == 0 {
 		return nil
 	}
 	q.woken = q.ring

@@ -40,23 +40,44 @@ type Publisher interface {
 
 // pace is what a queue knows of its own speed. Guarded by Queue.mu.
 type pace struct {
-	recordBytes uint64 // average encoded size
 	taken       uint64 // bytes taken by consumers, ever
 	clock       int64  // latest time seen, ms
-	used        int64  // when somebody last published or took, ms
 	windowStart int64
 	windowTaken uint64 // taken when the window began
-	fastUntil   int64
 	held        []heldPublisher
+	_           [8]byte // to the end of a line of the cache, see usage
+
+	fastUntil   int64
+	recordBytes uint64 // average encoded size
+	used        int64  // when somebody last published or took, ms
+}
+
+// usage is what a queue has once it is used, with all that publishing touches in
+// one line of the cache: the end of pace and the beginning of queueCounts.
+type usage struct {
+	pace
+	queueCounts
+	_ [16]byte // to a size of whole lines
 }
 
 // needPace returns the queue's, making it. An idle queue that was never used has
 // none.
 func (q *Queue) needPace() *pace {
 	if q.pace == nil {
-		q.pace = new(pace)
+		q.startPace()
 	}
 	return q.pace
+}
+
+// startPace makes the queue's pace, and the counters of its family if they are not
+// there yet.
+func (q *Queue) startPace() {
+	if q.counts != nil {
+		q.pace = new(pace)
+		return
+	}
+	u := new(usage)
+	q.pace, q.counts = &u.pace, &u.queueCounts
 }
 
 // lastTaken is the latest time seen when something was taken, in Unix milliseconds.
@@ -91,8 +112,8 @@ func (p *pace) took(count uint64, now int64) {
 // behind says that consumers could take, or take fast, and still more than
 // limit bytes are ready.
 func (q *Queue) behind(limit uint64, now int64) bool {
-	return q.pace != nil && q.ready()*q.pace.recordBytes > limit &&
-		(q.ring != nil || len(q.consumers) > 0 && now < q.pace.fastUntil)
+	return q.pace != nil && (q.ring != nil || now < q.pace.fastUntil && len(q.consumers) > 0) &&
+		q.ready()*q.pace.recordBytes > limit
 }
 
 // HoldBack asks that p be told when it is its turn; false when consumers are

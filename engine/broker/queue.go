@@ -19,40 +19,38 @@ type Run struct {
 	Waited uint32
 }
 
-// Queue is a classic queue.
+// Queue is a classic queue. What publishing touches is at the beginning, up to the
+// first three fields of own: two lines of the cache, wherever the allocator puts it.
 type Queue struct {
-	Name       string
-	VHost      *VHost
-	Arguments  amqp.Table
+	// The consumers, and the lock of most of what is below; see crowd.go.
+	*crowd
+	log    *segstore.Log
+	end    uint64 // the log's next offset
+	cursor uint64
+	pace   *pace   // nil: never used; see pace.go
+	upkeep *upkeep // nil: a plain queue; see upkeep.go
+	// settings are those of upkeep, for those who don't hold mu; nil without.
+	settings   atomic.Pointer[settings]
+	hidden     *hidden // nil: not hidden; never changes; see history.go, delayed.go
 	Durable    bool
 	AutoDelete bool
 	deleted    bool // guarded by mu
-	// Owner is the connection an exclusive queue belongs to; nil otherwise.
-	Owner any
-	ID    uint64
+	own        crowd
 
-	log     *segstore.Log
-	applied atomic.Pointer[applied] // policies; nil: none
-
-	// The consumers, and the lock of everything below; see crowd.go.
-	*crowd
-	own crowd
-
-	cursor   uint64
-	end      uint64 // the log's next offset
 	crashed  uint64 // offsets below were there when the broker last ended without a clean stop
 	returned rangeSet
 	unacked  uint64
-	pace     *pace           // nil: never used; see pace.go
 	external *externalBodies // nil: no record has an external body; see bodies.go
-	upkeep   *upkeep         // nil: a plain queue; see upkeep.go
 	stream   *stream         // nil: not a stream; never changes; see stream.go
+	side     *sideLogs       // nil: none; see sidelogs.go
 
-	// settings are those of upkeep, for those who don't hold mu; nil without.
-	settings atomic.Pointer[settings]
-
-	side   *sideLogs // nil: none; see sidelogs.go
-	hidden *hidden   // nil: not hidden; never changes; see history.go, delayed.go
+	Name      string
+	VHost     *VHost
+	Arguments amqp.Table
+	// Owner is the connection an exclusive queue belongs to; nil otherwise.
+	Owner   any
+	ID      uint64
+	applied atomic.Pointer[applied] // policies; nil: none
 
 	// bound counts this queue's bindings by source exchange. Guarded by VHost.mu.
 	bound map[*Exchange]int
