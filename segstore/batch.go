@@ -197,16 +197,34 @@ func (b *Batch) addTemplate(exchange, routingKey, properties []byte) int {
 		b.templates, b.templateData = b.grow(b.templates, b.templatePos, need)
 	}
 	start := b.templatePos
-	out := b.templateData[:start]
-	for _, part := range [...][]byte{exchange, routingKey, properties} {
-		out = binary.AppendUvarint(out, uint64(len(part)))
-		out = append(out, part...)
-	}
-	b.templatePos = len(out)
+	b.templatePos = len(AppendTemplate(b.templateData[:start], exchange, routingKey, properties))
 	b.starts = append(b.starts, uint32(start))
 	b.last, b.lastN = decodeTemplate(b.templateData[start:]), b.templateN
 	b.templateN++
 	return b.lastN
+}
+
+// AppendTemplate appends the encoded form of a template to dst, for FirstTemplate.
+func AppendTemplate(dst, exchange, routingKey, properties []byte) []byte {
+	dst = append(binary.AppendUvarint(dst, uint64(len(exchange))), exchange...)
+	dst = append(binary.AppendUvarint(dst, uint64(len(routingKey))), routingKey...)
+	return append(binary.AppendUvarint(dst, uint64(len(properties))), properties...)
+}
+
+// FirstTemplate is Template for the first one of an empty batch, which has been
+// encoded by AppendTemplate: who publishes the same again and again needs to look
+// at none of the parts.
+func (b *Batch) FirstTemplate(encoded []byte) int {
+	if b.templateN > 0 {
+		panic("segstore: FirstTemplate with templates in the batch")
+	}
+	if len(encoded) > len(b.templateData) {
+		b.templates, b.templateData = b.grow(b.templates, 0, len(encoded))
+	}
+	b.templatePos = copy(b.templateData, encoded)
+	b.starts = append(b.starts[:0], 0)
+	b.templateN = 1 // with lastN still -1, Template finds it in the table
+	return 0
 }
 
 // decodeTemplate returns views of the template at the start of data, which has

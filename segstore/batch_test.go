@@ -100,6 +100,19 @@ func TestBatch_TemplatesAreFoundAgain(t *testing.T) {
 				t.Fatalf("template of %s: %d", key, got)
 			}
 		}
+		// The same when the first came encoded.
+		b.Reset(0)
+		if got := b.FirstTemplate(AppendTemplate(nil, []byte("exchange"), []byte("key7"), []byte("p"))); got != 0 {
+			t.Fatalf("the first template is %d", got)
+		}
+		if got := b.TemplateAt(0); string(got.Exchange) != "exchange" || string(got.RoutingKey) != "key7" || string(got.Properties) != "p" {
+			t.Fatalf("the first template is %q", got)
+		}
+		for n, exchange := range []string{"", "exchange"} {
+			if got := b.Template([]byte(exchange), []byte("key7"), []byte("p")); got != 1-n {
+				t.Fatalf("template %d is taken for %d", 1-n, got)
+			}
+		}
 	}
 	b.Release()
 	if got := pool.Stats().InUse; got != 0 {

@@ -28,6 +28,33 @@ type batch struct {
 	to           []appended // what became of it; used while it is committed
 }
 
+// batchRepeat opens the batch for a channel's publishes that repeat the one it has
+// learned, or finds it open, and returns the number of their template.
+func (c *conn) batchRepeat(ch *channel) int {
+	b, p := &c.shard.batch, &ch.pub
+	if p.recordBytes == 0 {
+		p.encodeRecord(c.shard)
+	}
+	if b.count > 0 && (b.ch != ch || b.dedup != p.entry.Dedup || !slices.Equal(b.queues, p.queues)) {
+		c.commitBatch()
+	}
+	template := -1
+	if b.count > 0 {
+		template = b.builder.Template(p.exchange, p.key, p.properties)
+	}
+	if template < 0 {
+		c.commitBatch()
+		c.batchBegin(ch, p.queues, p.expiring)
+		template = b.builder.FirstTemplate(p.template.Attached(int(p.recordBytes)))
+	}
+	if b.exchange != p.entry.Exchange {
+		c.throughExchange(b, p.entry.Exchange)
+	}
+	b.persistent = b.persistent || p.persistent
+	b.expiring = b.expiring || p.expiring
+	return template
+}
+
 func (c *conn) batchAdd(ch *channel, queues []*broker.Queue, exchange, key, properties, body []byte) {
 	c.batchAddRecord(ch, queues, exchange, key, properties, body, nil)
 }
@@ -39,12 +66,12 @@ func (c *conn) batchAddRecord(ch *channel, queues []*broker.Queue, exchange, key
 		c.commitBatch()
 	}
 	if b.count == 0 {
-		c.batchBegin(ch, queues, properties)
+		c.batchBegin(ch, queues, expires(properties))
 	}
 	t := b.builder.Template(exchange, key, properties)
 	if t < 0 {
 		c.commitBatch()
-		c.batchBegin(ch, queues, properties)
+		c.batchBegin(ch, queues, expires(properties))
 		t = b.builder.Template(exchange, key, properties)
 	}
 	if b.exchange != ch.pub.entry.Exchange {
@@ -67,11 +94,11 @@ func (c *conn) batchAddRecord(ch *channel, queues []*broker.Queue, exchange, key
 	}
 }
 
-// batchBegin opens a batch; properties are those of its first record.
-func (c *conn) batchBegin(ch *channel, queues []*broker.Queue, properties []byte) {
+// batchBegin opens a batch; expiring is said of its first record.
+func (c *conn) batchBegin(ch *channel, queues []*broker.Queue, expiring bool) {
 	b := &c.shard.batch
 	now := c.shard.loop.Now()
-	if expires(properties) || slices.ContainsFunc(queues, (*broker.Queue).Kept) {
+	if expiring || slices.ContainsFunc(queues, (*broker.Queue).Kept) {
 		// The loop's time is that of the beginning of its turn. What is in hand was
 		// received before now, and must not expire early.
 		now = time.Now()

@@ -7,7 +7,8 @@ import (
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
 
-// channel is one AMQP channel.
+// channel is one AMQP channel. What publishing and confirming touch is at the
+// beginning, four lines of the cache: a connection may have a thousand.
 type channel struct {
 	conn     *conn
 	id       uint16
@@ -18,18 +19,17 @@ type channel struct {
 	// globalLimit is for all consumers of the channel; 0 is unlimited.
 	globalLimit uint16
 
-	lastQueue string // last queue declared, for methods with an empty queue name
-
-	pub publish
-
 	// Confirm mode.
 	seq     uint64 // number of the last publish
 	acked   uint64 // last number told to the client
 	pending []confirmation
 
-	tx *transaction
-
 	counts *channelCounts // nil: nothing yet; see counters.go
+
+	pub publish
+
+	tx        *transaction
+	lastQueue string // last queue declared, for methods with an empty queue name
 
 	deliveryTag uint64
 	unacked     unackedList

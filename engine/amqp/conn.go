@@ -82,7 +82,6 @@ type conn struct {
 
 	// Fast path: see fastpath.go.
 	fast     *channel
-	template amqp.PublishTemplate
 	topology uint64 // vhost version under which routes were found
 
 	// Output: see output.go.

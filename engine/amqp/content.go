@@ -38,7 +38,7 @@ func (c *conn) headerFrame(number uint16, payload, frame []byte) error {
 		ch.fail(asError(err))
 		return nil
 	}
-	p.headerFrame = append(p.headerFrame[:0], frame...)
+	p.template.KeepHeader(frame)
 	p.size, p.received = h.BodySize, 0
 	p.state = pubBody
 	if p.size == 0 {

@@ -1,7 +1,6 @@
 package amqp
 
 import (
-	"bytes"
 	"encoding/binary"
 
 	"github.com/basaltmq/basaltmq/engine/broker"
@@ -17,7 +16,8 @@ func (c *conn) learn(ch *channel) {
 		return
 	}
 	p.learned = true
-	c.template.Learn(p.methodFrame, p.headerFrame)
+	p.template.LearnKept()
+	p.recordBytes = 0
 	c.fast = ch
 	c.topology = p.version
 }
@@ -31,19 +31,27 @@ func (c *conn) unlearn(ch *channel) {
 }
 
 // recall prepares the fast path for a channel that has been on it before, when
-// the next frame begins a publish that repeats its last one: who publishes to many
-// queues sends some messages on each channel in turn.
+// the next frame may begin a publish that repeats its last one: who publishes to
+// many queues sends some messages on each channel in turn.
 func (c *conn) recall(buf []byte) bool {
 	if len(buf) < 3 || buf[0] != amqp.FrameMethod || c.state != stateOpen {
 		return false
 	}
 	ch := c.channel(binary.BigEndian.Uint16(buf[1:]))
-	if ch == nil || ch == c.fast || !ch.pub.learned || ch.pub.version != c.vhost.Version() || !bytes.HasPrefix(buf, ch.pub.methodFrame) {
+	if ch == nil || ch == c.fast || !ch.pub.learned || ch.pub.version != c.vhost.Version() {
 		return false
 	}
-	c.template.Learn(ch.pub.methodFrame, ch.pub.headerFrame)
 	c.fast, c.topology = ch, ch.pub.version
 	return true
+}
+
+// encodeRecord prepares what the records of repeated publishes have in common,
+// behind the frames that are compared.
+func (p *publish) encodeRecord(sh *shard) {
+	sh.scratch = segstore.AppendTemplate(sh.scratch[:0], p.exchange, p.key, p.properties)
+	p.template.Attach(sh.scratch)
+	p.recordBytes = uint32(len(sh.scratch))
+	p.persistent, p.expiring = amqp.DeliveryMode(p.properties) == 2, expires(p.properties)
 }
 
 // fastPublishes works off as many publishes as repeat the learned one, and
@@ -51,45 +59,40 @@ func (c *conn) recall(buf []byte) bool {
 // the same frames have been validated and routed under the same topology.
 func (c *conn) fastPublishes(buf []byte) int {
 	ch := c.fast
-	if ch.pub.state != pubIdle {
+	p := &ch.pub
+	if p.state != pubIdle {
 		return 0
 	}
-	p := &ch.pub
+	body, n := p.template.Match(buf, c.frameMax)
+	if n == 0 {
+		return 0
+	}
 	b := &c.shard.batch
 	builder := b.builder
 	pos := 0
-	for {
-		body, n := c.template.Match(buf[pos:], c.frameMax)
-		if n == 0 {
-			return pos
-		}
-		pos += n
-		if ch.confirm {
-			ch.seq++
-		}
-		// Opens the batch, or finds it open, with this publish's template.
-		c.batchAdd(ch, p.queues, p.exchange, p.key, p.properties, body)
-		if b.count == 0 {
-			continue
-		}
-		template := builder.Template(p.exchange, p.key, p.properties)
+	for n > 0 {
+		template := c.batchRepeat(ch)
 		added := 0
-		for builder.Size() < segstore.BatchBytesTarget {
-			if body, n = c.template.Match(buf[pos:], c.frameMax); n == 0 {
-				break
-			}
+		for {
 			builder.Add(template, body)
 			pos += n
 			added++
+			if builder.Size() >= segstore.BatchBytesTarget {
+				break
+			}
+			if body, n = p.template.Match(buf[pos:], c.frameMax); n == 0 {
+				break
+			}
 		}
 		b.count += added
 		if ch.confirm {
 			ch.seq += uint64(added)
-			b.seq = ch.seq
 		}
-		if n == 0 {
-			return pos
+		b.seq = ch.seq
+		if n > 0 {
+			c.commitBatch()
+			body, n = p.template.Match(buf[pos:], c.frameMax)
 		}
-		c.commitBatch()
 	}
+	return pos
 }

@@ -20,6 +20,8 @@ const (
 
 // publish is the content a channel is receiving, and its route cache. Idle
 // channels that never publish pay for no buffers.
+//
+// The first half is what the fast path touches; see fastpath.go.
 type publish struct {
 	state     uint8
 	used      bool
@@ -29,24 +31,30 @@ type publish struct {
 	discard   bool // nobody wants the body
 	cached    bool // the route cache, below, holds something
 	byTopic   bool // routing keys have to be permitted
-	size      uint64
-	received  uint64
-	body      *arena.Buf       // when the body did not come in one piece
-	in        *bodies.Incoming // when it goes to a file; see external.go
+	// persistent and expiring are said of the properties, if recordBytes is known.
+	persistent, expiring bool
+	recordBytes          uint32 // what is attached to template: what records repeat, encoded; 0: nothing yet
+
+	template amqp.PublishTemplate // of this publish's frames, as soon as they are there
+
+	// Route cache: valid for (cachedExchange, cachedKey) under version.
+	version uint64 // 0: none; versions start at 1
+	queues  []*broker.Queue
+	// What CheckPublish and the user's permissions said of the last publish's
+	// exchange, under the version checked.
+	entry   broker.Entry
+	checked uint64 // 0: nothing
+
+	size     uint64
+	received uint64
+	body     *arena.Buf       // when the body did not come in one piece
+	in       *bodies.Incoming // when it goes to a file; see external.go
 
 	exchange, key, properties []byte   // of this publish; owned
 	more                      [][]byte // routing keys of its CC and BCC headers
-	methodFrame, headerFrame  []byte   // its encoded frames, for the fast path
 
-	// Route cache: valid for (cachedExchange, cachedKey) under version.
-	version        uint64 // 0: none; versions start at 1
 	cachedExchange []byte
 	cachedKey      []byte
-	queues         []*broker.Queue
-	// What CheckPublish and the user's permissions said of the last publish's
-	// exchange, under the version checked.
-	checked uint64 // 0: nothing
-	entry   broker.Entry
 }
 
 // misplaced is the method to blame for a content frame out of its turn.
@@ -104,7 +112,7 @@ func (ch *channel) basicPublish(args, frame []byte) error {
 	p.exchange = append(p.exchange[:0], m.Exchange...)
 	p.key = append(p.key[:0], m.RoutingKey...)
 	p.mandatory, p.immediate = m.Mandatory, m.Immediate
-	p.methodFrame = append(p.methodFrame[:0], frame...)
+	p.template.KeepMethod(frame)
 	p.state = pubHeader
 	return nil
 }

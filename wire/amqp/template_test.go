@@ -198,6 +198,15 @@ func TestPublishTemplate_LearnRefuses(t *testing.T) {
 	}
 	var template PublishTemplate
 	template.Learn(publish, header)
+	for _, attached := range []string{"something", "", "and something longer, for which the buffer has to grow, wherever it was before"} {
+		template.Attach([]byte(attached))
+		if got := template.Attached(len(attached)); string(got) != attached {
+			t.Errorf("%q is attached, want %q", got, attached)
+		}
+		if _, n := template.Match(append(bytes.Clone(publish), header...), 0); n != len(publish)+len(header) {
+			t.Errorf("no match with %q attached", attached)
+		}
+	}
 	template.Reset()
 	if _, n := template.Match(append(bytes.Clone(publish), header...), 0); n != 0 {
 		t.Error("matches after Reset")
