@@ -265,8 +265,10 @@
 // log nobody knows yet, is the exception). Callbacks (OnCommit, wake) run with
 // no lock held.
 //
-// The lists of logs to visit, and the flags in a log that mirror them, change
-// under Store.mu. Of a log's disk side (segments, acks) the flusher is the only writer, under
+// The lists of logs to visit change under Store.mu. The flags in a log that mirror
+// them are set under it, and under the log's mutex; the flusher clears them under
+// neither, before it visits the log. A log that a batch wants durable (Batch.WantDurable)
+// is on the urgent list only: its visit lists it for what is left. Of a log's disk side (segments, acks) the flusher is the only writer, under
 // the log's mutex where others read it: it reads them without. Between Log.filing
 // being set, by the flusher, and being cleared, by the filer, the filer is that, or
 // with journaled.reopening a call of Reopen or Reread. (The puncher makes

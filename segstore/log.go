@@ -18,7 +18,7 @@ import (
 // lines of the cache, and the first line of the chunk.
 type Log struct {
 	mu        sync.Mutex
-	lists     atomic.Uint32 // which lists of the store name this log; changed under Store.mu
+	lists     atomic.Uint32 // which lists of the store name this log; set under Store.mu
 	failed    atomic.Bool   // err may be set
 	transient bool          // never changes
 	class     uint8         // size class of the next chunk

@@ -191,15 +191,16 @@ type Store struct {
 	chunkFree []*chunk
 
 	// mu is taken after any Log.mu, never before one.
-	mu      sync.Mutex
-	logs    map[uint64]*Log
-	idMax   uint64 // the highest id that is on disk or was opened
-	dirty   []*Log
-	urgent  []*Log
-	slow    []*Log
-	parked  []*Log
-	holders []*Log
-	closed  bool
+	mu        sync.Mutex
+	logs      map[uint64]*Log
+	idMax     uint64 // the highest id that is on disk or was opened
+	dirty     []*Log
+	urgent    []*Log
+	slow      []*Log
+	parked    []*Log
+	holders   []*Log
+	spareList []*Log // empty, to be the next of these
+	closed    bool
 
 	kick    chan struct{}    // capacity 1: something was listed
 	calls   chan func(error) // for the flusher's goroutine, see onFlusher
@@ -245,17 +246,27 @@ func (l *Log) list(flag uint32) {
 	}
 }
 
-// takeList moves a list of the store to logs, without those already there.
-// Called with s.mu held; untake ends it.
+// takeList moves a list of the store to logs, without those already there. Called
+// by the flusher with s.mu held; untake ends it. It gives s.mu up meanwhile: the
+// flags of a thousand logs are as many misses of the cache, and loops want to list
+// others. Who finds a flag still set need not list the log again: it is visited
+// after all flags were cleared, which takes its lock.
 func (s *Store) takeList(logs []*Log, list *[]*Log, flag uint32) []*Log {
-	for _, l := range *list {
+	taken := *list
+	if len(taken) == 0 {
+		return logs
+	}
+	*list, s.spareList = s.spareList, nil
+	s.mu.Unlock()
+	for _, l := range taken {
 		if l.lists.And(^flag)&listTaken == 0 {
 			l.lists.Or(listTaken)
 			logs = append(logs, l)
 		}
 	}
-	clear(*list)
-	*list = (*list)[:0]
+	clear(taken)
+	s.mu.Lock()
+	s.spareList = taken[:0]
 	return logs
 }
 
