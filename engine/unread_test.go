@@ -16,8 +16,8 @@ import (
 )
 
 // wantUnread checks what clients and operators hear of queue q, of which nothing can
-// be read, while queue other goes on.
-func wantUnread(t *testing.T, c *filler, dir string) {
+// be read because of some file, while queue other goes on; unread of its logs could not be read.
+func wantUnread(t *testing.T, c *filler, dir, why string, unread int) {
 	t.Helper()
 	if ok := c.Declare("q", amqptest.Passive); ok.MessageCount != 0 {
 		t.Errorf("%d messages", ok.MessageCount)
@@ -45,16 +45,19 @@ func wantUnread(t *testing.T, c *filler, dir string) {
 	loose.PublishAll(1, "q", "x")
 	loose.Want("0 connection.close 541 *")
 	loose.Abort()
-	if status, answer := request(t, dir, "GET", "/api/queues/%2F/q"); status != 200 || !strings.Contains(answer, `"state":"closed"`) {
+	if status, answer := request(t, dir, "GET", "/api/queues/%2F/q"); status != 200 || !strings.Contains(answer, `"state":"closed"`) || !strings.Contains(answer, `"closed_reason":"`) || !strings.Contains(answer, why) {
+		t.Errorf("%d %s, want the reason %s", status, answer, why)
+	}
+	if status, answer := request(t, dir, "GET", "/api/queues/%2F/other"); status != 200 || !strings.Contains(answer, `"closed_reason":null`) {
 		t.Errorf("%d %s", status, answer)
 	}
-	if status, answer := request(t, dir, "PUT", "/api/queues/%2F/q/restart"); status != 500 || !strings.Contains(answer, "stays closed: nothing of it is lost; mend the disk, and try again") {
+	if status, answer := request(t, dir, "PUT", "/api/queues/%2F/q/restart"); status != 500 || !strings.Contains(answer, "stays closed: nothing of it is lost; mend the disk, and try again") || !strings.Contains(answer, why) {
 		t.Errorf("%d %s", status, answer)
 	}
 	if status, answer := request(t, dir, "DELETE", "/api/queues/%2F/q/contents"); status != 500 || !strings.Contains(answer, "cannot be read") {
 		t.Errorf("%d %s", status, answer)
 	}
-	if status, answer := request(t, dir, "GET", "/metrics"); status != 200 || !strings.Contains(answer, "basaltmq_store_unread_logs 1\n") {
+	if status, answer := request(t, dir, "GET", "/metrics"); status != 200 || !strings.Contains(answer, fmt.Sprintf("basaltmq_store_unread_logs %d\n", unread)) || strings.Contains(answer, "basaltmq_store_fenced_logs 0\n") {
 		t.Errorf("%d %.200s", status, answer)
 	}
 }
@@ -106,7 +109,7 @@ func TestStart_UnreadableQueue(t *testing.T) {
 				d.Inject(rule)
 				dir := t.TempDir()
 				c, stop = onDiskIn(t, d, dir)
-				wantUnread(t, c, dir)
+				wantUnread(t, c, dir, directory, 1)
 				c.Abort() // Stop would wait for it
 				stop()
 				d = d.Kill()
@@ -190,7 +193,7 @@ func TestStart_UnreadableFilesOnDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			c, e = start()
-			wantUnread(t, c, dir)
+			wantUnread(t, c, dir, "logs/", 1)
 			c.Abort()
 			if err := e.Stop(); err == nil || damage.why != nil && !errors.Is(err, damage.why) {
 				t.Errorf("Stop: %v", err)
@@ -215,7 +218,7 @@ func TestStart_UnreadableFilesOnDisk(t *testing.T) {
 func TestStart_RefusedWithoutTheWhole(t *testing.T) {
 	t.Parallel()
 	for name, calls := range map[string]sim.Call{
-		"journal/0": sim.CallOpen | sim.CallRead, "definitions": sim.CallOpen | sim.CallRead, "journal": sim.CallReadDir, "logs": sim.CallReadDir,
+		"journal/0": sim.CallOpen | sim.CallRead, "definitions": sim.CallOpen | sim.CallRead, "journal": sim.CallReadDir, "logs": sim.CallReadDir, "bodies": sim.CallReadDir,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -223,6 +226,7 @@ func TestStart_RefusedWithoutTheWhole(t *testing.T) {
 			c, stop := onDisk(t, d)
 			c.Declare("q", amqptest.Durable)
 			c.fill("q", 1)
+			c.fillLarge("q", 1, 2)
 			c.Abort()
 			stop()
 			d = d.Kill()
@@ -235,7 +239,7 @@ func TestStart_RefusedWithoutTheWhole(t *testing.T) {
 			}
 			fault.Remove()
 			c, _ = onDisk(t, d.Kill())
-			wantMessages(t, c, 0, 1)
+			wantMessages(t, c, 0, 2)
 			c.Abort()
 		})
 	}

@@ -157,6 +157,7 @@ func commandLines(t *testing.T, over string) {
 		{"list_queues --format xml", 2, "", `--format "xml" is neither text nor json`},
 		{"status", 0, "~messages     2 ready, 0 unacknowledged\n", ""},
 		{"-p / -q list_queues name state", 0, "keep\trunning\nother\trunning\n", ""},
+		{"-q list_queues name closed_reason", 0, "keep\t\nother\t\n", ""},
 		{"--format=json --vhost nope list_queues", 1, "", "there is no virtual host 'nope'"},
 		{"--colour list_queues", 2, "", "is not one that may stand before the command"},
 		{"ping", 0, "~ answers\n", ""},

@@ -28,6 +28,7 @@ type Queue struct {
 	Exclusive  bool            `json:"exclusive"`
 	Arguments  json.RawMessage `json:"arguments"`
 	State      string          `json:"state"`
+	Closed     *string         `json:"closed_reason"` // null unless the state is "closed"
 	Policy     *string         `json:"policy"`
 	*QueueTotals
 	*QueueStats
@@ -56,6 +57,11 @@ func (h *Handler) queueOf(vh *broker.VHost, q *broker.Queue, v *view) Queue {
 	out := Queue{
 		VHost: vh.Name, Name: q.Name, Node: h.Node, Type: broker.QueueType(q.Arguments), Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive(),
 		Arguments: definitions.TableJSON(q.Arguments), State: q.State(),
+	}
+	if out.State == broker.StateClosed {
+		if why := q.Failure(); why != nil {
+			out.Closed = new(why.Error())
+		}
 	}
 	p := q.EffectivePolicy()
 	out.Policy = nameOrNull(p.Policy)

@@ -3,6 +3,7 @@ package broker
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 
@@ -193,15 +194,14 @@ func (b *Broker) openBodies(known map[uint64]*Queue, found []bodies.Left) {
 				b.logger.Error("bodies of large messages belong to no queue, and cannot be put aside: the next start tries again", "log", left.Log, "err", err)
 			default:
 				b.logger.Warn("bodies of large messages belong to no queue: their directory is put aside under quarantine/",
-					"log", left.Log, "bodies", len(left.IDs))
+					"log", left.Log, "bodies", len(left.IDs), "err", left.Err)
 			}
 			continue
 		}
-		unseen := make(map[uint64]struct{}, len(left.IDs))
-		for _, id := range left.IDs {
-			unseen[id] = struct{}{}
+		if left.Err != nil { // the queue is closed
+			continue
 		}
-		q.external = &externalBodies{at: map[uint64]uint64{}, unseen: unseen}
+		q.leftBodies(left)
 		if q.unread == nil { // else when it is read
 			scans = append(scans, q)
 		}
@@ -213,6 +213,34 @@ func (b *Broker) openBodies(known map[uint64]*Queue, found []bodies.Left) {
 	if len(scans) > 0 {
 		b.scan.start(b, scans)
 	}
+}
+
+// leftBodies tells q of the bodies that an earlier run left.
+func (q *Queue) leftBodies(left bodies.Left) {
+	unseen := make(map[uint64]struct{}, len(left.IDs))
+	for _, id := range left.IDs {
+		unseen[id] = struct{}{}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.deleted {
+		return
+	}
+	if q.external == nil {
+		q.external = &externalBodies{at: map[uint64]uint64{}}
+	}
+	q.external.unseen = unseen
+}
+
+// lacksBody says that bodies of a batch have no name in q's directory, which could not
+// be listed when they were to get it.
+func (q *Queue) lacksBody(external []BodyAt) error {
+	for _, b := range external {
+		if err := q.VHost.broker.bodies.Lacks(q.BodyDir(), b.Ref); err != nil {
+			return fmt.Errorf("broker: queue '%s' in vhost '%s' takes no large message: %w", q.Name, q.VHost.Name, err)
+		}
+	}
+	return nil
 }
 
 // missing tells an offset without a record from a failed read.

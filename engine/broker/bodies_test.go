@@ -35,6 +35,16 @@ func withBodies(e *env) {
 // It returns the offset and the body of the latter.
 func (e *env) publishExternal(q *Queue) (offset, id uint64) {
 	e.t.Helper()
+	offset, id, err := e.tryExternal(q, []byte{0, 0})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return offset, id
+}
+
+// tryExternal is publishExternal with properties, for a queue that may refuse.
+func (e *env) tryExternal(q *Queue, properties []byte) (offset, id uint64, err error) {
+	e.t.Helper()
 	in := e.broker.bodies.Create(e.broker.bodies.NewFlow(func() {}))
 	buf := e.pool.Get(10)
 	in.Write(buf, copy(buf.Bytes(), "0123456789"))
@@ -47,16 +57,13 @@ func (e *env) publishExternal(q *Queue) (offset, id uint64) {
 	b := segstore.NewBatch(e.pool)
 	defer b.Release()
 	b.Reset(0)
-	properties := []byte{0, 0}
+	properties = slices.Clone(properties)
 	b.Add(b.Template(nil, nil, properties), []byte("ordinary"))
 	MarkExternal(properties)
 	b.Add(b.Template(nil, nil, properties), ref.Append(nil))
 	end, _, err := q.Publish(b, 0, BodyAt{Index: 1, Ref: ref})
-	if err != nil {
-		e.t.Fatal(err)
-	}
 	in.Keep()
-	return end - 1, ref.ID
+	return end - 1, ref.ID, err
 }
 
 // names lists the bodies of a queue.

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"cmp"
 	"math"
 	"strconv"
 
@@ -122,8 +121,7 @@ func (vh *VHost) openDelayed(e *Exchange) (err error) {
 	q.mu.Lock()
 	q.needUpkeep()
 	q.mu.Unlock()
-	err = cmp.Or(q.log.Unread(), q.hidden.scheduleLog.Unread())
-	if err == nil {
+	if err = q.partUnread(); err == nil {
 		err = q.adoptDelayed()
 	}
 	if err != nil {

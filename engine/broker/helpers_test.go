@@ -238,6 +238,7 @@ func tryOpenAt(t tb, d *testDisk, o segstore.Options, now func() int64) (*env, e
 func (e *env) close() {
 	e.t.Helper()
 	e.broker.Close()
+	e.closeBodies()
 	err := e.store.Close()
 	if err == nil {
 		err = writeWhole(e.disk, cleanMark, []byte("in good order"))
@@ -254,7 +255,14 @@ func (e *env) close() {
 func (e *env) crash() {
 	e.store.Crash()
 	e.broker.Close()
+	e.closeBodies()
 	_ = e.disk.Close()
+}
+
+func (e *env) closeBodies() {
+	if e.broker.bodies != nil {
+		_ = e.broker.bodies.Close() // it has no errors
+	}
 }
 
 // await waits until done, looking again after each commit and every millisecond.

@@ -97,7 +97,7 @@ func (vh *VHost) openHistory(e *Exchange) error {
 		return err
 	}
 	q.log = log
-	if err := log.Unread(); err != nil {
+	if err := q.partUnread(); err != nil {
 		q.shut(err)
 		return nil
 	}

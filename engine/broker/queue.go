@@ -128,6 +128,12 @@ func (q *Queue) recover(clean bool) {
 // when the queue is at its limit and refuses some records the error is an
 // *Overflow, and all others are in.
 func (q *Queue) Publish(b *segstore.Batch, now int64, external ...BodyAt) (end uint64, behind bool, err error) {
+	if len(external) > 0 {
+		if err := q.lacksBody(external); err != nil {
+			q.refuseBodies(external)
+			return 0, false, err
+		}
+	}
 	q.mu.Lock()
 	if q.deleted {
 		q.mu.Unlock()

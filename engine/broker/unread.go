@@ -12,8 +12,8 @@ import (
 // starts all the same, and the queue is there, but closed (StateClosed): what is
 // stored is neither known nor changed.
 //
-//   - That one log of a queue cannot be read closes all of them, levels, counts and
-//     values seen included: what they say only makes sense together. The store fences
+//   - That one log of a queue cannot be read, or the directory of its large bodies
+//     (bodies.Store.Unread), closes all of them, levels, counts and values seen included: what they say only makes sense together. The store fences
 //     the log; the others are withheld, which does the same (segstore.Log.Withhold).
 //     So publishers hear what they hear of any closed queue, without being asked for.
 //   - Nothing is ready, nothing expires, nothing is counted as unused, and whoever wants
@@ -110,6 +110,24 @@ func (q *Queue) shut(why error) {
 		"queue", q.Name, "vhost", q.VHost.Name, "err", why)
 }
 
+// partUnread says which part of a queue could not be read: a log, or the directory of
+// large bodies.
+func (q *Queue) partUnread() error {
+	for _, log := range q.logs() {
+		if err := log.Unread(); err != nil {
+			return err
+		}
+	}
+	if store := q.VHost.broker.bodies; store != nil {
+		for _, l := range q.family() {
+			if err := store.Unread(l.BodyDir()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // levelCounts is what the log of a level's delivery counts says.
 type levelCounts struct {
 	of     *Queue
@@ -120,10 +138,8 @@ type levelCounts struct {
 // later, when they could be read at last. It waits for the disk. On an error nothing
 // has been changed.
 func (q *Queue) adopt(clean bool) error {
-	for _, log := range q.logs() {
-		if err := log.Unread(); err != nil {
-			return err
-		}
+	if err := q.partUnread(); err != nil {
+		return err
 	}
 	var found []levelCounts
 	var tracked *trackedOffsets
@@ -197,19 +213,40 @@ func (q *Queue) readAgain(adopt func() error) (read bool, err error) {
 	q.VHost.mu.RLock()
 	logs := q.logs()
 	q.VHost.mu.RUnlock()
-	if err := rereadLogs(logs); err != nil {
+	if err := errors.Join(rereadLogs(logs), q.rereadBodies()); err != nil {
 		return false, err
 	}
 	if err := adopt(); err != nil {
 		return false, err
 	}
-	q.mu.Lock()
-	scan := !q.deleted && q.external != nil && len(q.external.unseen) > 0
-	q.mu.Unlock()
-	if scan {
-		b.scan.start(b, []*Queue{q})
+	var scans []*Queue
+	for _, l := range q.family() {
+		q.mu.Lock()
+		if !l.deleted && l.external != nil && len(l.external.unseen) > 0 {
+			scans = append(scans, l)
+		}
+		q.mu.Unlock()
+	}
+	if len(scans) > 0 {
+		b.scan.start(b, scans)
 	}
 	return true, nil
+}
+
+// rereadBodies lists directories of large bodies again that could not be listed.
+func (q *Queue) rereadBodies() (err error) {
+	store := q.VHost.broker.bodies
+	if store == nil {
+		return nil
+	}
+	for _, l := range q.family() {
+		left, e := store.Reread(l.BodyDir())
+		err = errors.Join(err, e)
+		if len(left.IDs) > 0 {
+			l.leftBodies(left)
+		}
+	}
+	return err
 }
 
 func rereadLogs(logs []*segstore.Log) (err error) {

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/basaltmq/basaltmq/segstore"
+	"github.com/basaltmq/basaltmq/segstore/arena"
+	"github.com/basaltmq/basaltmq/segstore/bodies"
+	"github.com/basaltmq/basaltmq/segstore/disk"
 	"github.com/basaltmq/basaltmq/segstore/disk/sim"
 	"github.com/basaltmq/basaltmq/wire/amqp"
 )
@@ -19,11 +22,20 @@ type unreadWorld struct {
 	disk  *sim.Disk
 	clock int64
 	owner map[uint64]string // of each log
+	large map[uint64]string // owners of directories of large bodies, one of which is an orphan
 }
 
 func (w *unreadWorld) open(d *sim.Disk) *env {
 	w.t.Helper()
-	e, err := tryOpenAt(w.t, &testDisk{Disk: d}, segstore.Options{}, func() int64 { return w.clock })
+	td := &testDisk{Disk: d}
+	e, err := tryOpen(w.t, td, segstore.Options{}, func(o *Options) {
+		o.now, o.manual = func() int64 { return w.clock }, true
+		store, err := bodies.Open(bodies.Options{Disk: td, Arena: new(arena.Pool), Logger: o.Logger})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		o.Bodies = store
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -34,7 +46,7 @@ var unreadQueues = []string{"plain", "other", "priority", "counted", "values", "
 
 func newUnreadWorld(t *testing.T, clean bool) *unreadWorld {
 	t.Helper()
-	w := &unreadWorld{t: t, clock: 1000, owner: map[uint64]string{}, disk: sim.New(sim.Options{})}
+	w := &unreadWorld{t: t, clock: 1000, owner: map[uint64]string{}, large: map[uint64]string{}, disk: sim.New(sim.Options{})}
 	e := w.open(w.disk)
 	declare := func(name string, arguments amqp.Table) *Queue {
 		return e.queue(QueueDeclare{Name: name, Durable: true, Arguments: arguments}, nil)
@@ -75,6 +87,10 @@ func newUnreadWorld(t *testing.T, clean bool) *unreadWorld {
 	putLate(e, late, w.clock, "a", "b")
 	e.send("recent", noProperties, "h1", "h2")
 	see(e, once, w.clock, "one", "two")
+	for _, q := range []*Queue{plain, priority, priority.level(2), counted, seen, stream, kept.history} {
+		w.putLarge(e, q, []byte{0, 0})
+	}
+	w.putLarge(e, late.delayed, lateProperties())
 	for _, q := range e.vh.Queues() {
 		for _, log := range q.logs() {
 			w.owner[log.ID()] = q.Name
@@ -97,6 +113,25 @@ func newUnreadWorld(t *testing.T, clean bool) *unreadWorld {
 	return w
 }
 
+// putLarge gives q a message with a large body, and its directory an orphan.
+func (w *unreadWorld) putLarge(e *env, q *Queue, properties []byte) {
+	w.t.Helper()
+	if _, _, err := e.tryExternal(q, properties); err != nil {
+		w.t.Fatal(err)
+	}
+	w.large[q.ID] = q.Name
+	if x := e.vh.FindExchange(q.Name[strings.LastIndexByte(q.Name, ' ')+1:]); q.Hidden() {
+		w.large[q.ID] = x.Name
+	}
+	file, err := e.disk.Open(fmt.Sprintf("bodies/%016x/%s", q.ID, orphan), disk.CreateNew)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_ = file.Close() // nothing was written
+}
+
+const orphan = "0000000000000bad"
+
 func valueProperties(value string) []byte {
 	p := amqp.Properties{Flags: amqp.FlagHeaders, Headers: values("id", value)}
 	return p.Append(nil)
@@ -113,14 +148,18 @@ func see(e *env, x *Exchange, clock int64, list ...string) {
 	x.dedup.Done(nil, nil, false, nil)
 }
 
+func lateProperties() []byte {
+	p := amqp.Properties{Flags: amqp.FlagHeaders | amqp.FlagDeliveryMode, DeliveryMode: 2, Headers: values(headerDelay, 50_000)}
+	return p.Append(nil)
+}
+
 func putLate(e *env, x *Exchange, clock int64, bodies ...string) {
 	e.t.Helper()
 	b := segstore.NewBatch(e.pool)
 	defer b.Release()
 	b.Reset(clock)
-	p := amqp.Properties{Flags: amqp.FlagHeaders | amqp.FlagDeliveryMode, DeliveryMode: 2, Headers: values(headerDelay, 50_000)}
 	for _, body := range bodies {
-		b.Add(b.Template([]byte(x.Name), nil, p.Append(nil)), []byte(body))
+		b.Add(b.Template([]byte(x.Name), nil, lateProperties()), []byte(body))
 	}
 	if _, _, err := x.delayed.Publish(b, clock); err != nil {
 		e.t.Fatal(err)

@@ -92,7 +92,7 @@ func TestOpen_Leftovers(t *testing.T) {
 	d = d.Kill()
 	f = open(t, d)
 	left := f.store.Left()
-	if got, want := fmt.Sprint(left), fmt.Sprintf("[{1 [%d %d]}]", first.ID, second.ID); got != want {
+	if got, want := fmt.Sprint(left), fmt.Sprintf("[{1 [%d %d] <nil>}]", first.ID, second.ID); got != want {
 		t.Fatalf("left %s, want %s", got, want)
 	}
 	if f.store.Left() != nil {

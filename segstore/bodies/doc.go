@@ -50,7 +50,9 @@
 //  5. What is in memory is bounded: per Flow by flowBytesMax and one piece of
 //     input, for all of them by writingBytesMax and one piece each; per Outgoing
 //     by two reads, one when all together exceed readingBytesMax.
-//  6. Nothing unreadable is deleted: it is moved to quarantine/.
+//  6. Nothing unreadable is deleted: it is moved to quarantine/, or left alone.
+//  7. A directory of a queue that cannot be listed keeps nobody from starting, and
+//     nothing in it is touched until it was listed (unread.go).
 //
 // # What a crash can leave, and what mends it
 //
@@ -71,12 +73,13 @@
 //
 // All methods of Store may be called from any goroutine. An Incoming and an
 // Outgoing belong to one goroutine each (a connection's loop). No method waits
-// for the disk but Open of the package, and Close, Drain, Link and Quarantine of Store:
+// for the disk but Open of the package, and Close, Drain, Link, Reread and Quarantine of Store:
 // what blocks runs on up to workersMax goroutines, which end when there is
 // nothing to do. Callbacks (done, wake, Flow.Resume) are called without locks
 // from those or from the disk's own goroutines, and must only post.
 //
-// Locks: each is a leaf but Incoming.mu, under which workers.mu is taken.
+// Locks: each is a leaf but Incoming.mu, under which workers.mu is taken, and
+// Store.dirMu, under which Store.unreadMu is.
 // Nothing is submitted to the disk and no callback is called under any: a
 // Disk may call Done from within Submit.
 package bodies

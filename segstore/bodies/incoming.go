@@ -177,6 +177,7 @@ func (in *Incoming) Written(done func(error)) {
 
 // Finish names the complete body in each directory. With sync, file and names
 // in directories that are not transient are durable when done(nil) is called.
+// Directories that are unread get none (Lacks).
 // After an error the owner calls Abort, as it does for any body it gives up.
 func (in *Incoming) Finish(dirs []Dir, sync bool, done func(error)) {
 	in.then(func() {
@@ -190,6 +191,7 @@ func (in *Incoming) Finish(dirs []Dir, sync bool, done func(error)) {
 
 func (in *Incoming) finish(dirs []Dir, sync bool) error {
 	s := in.store
+	dirs = s.readable(dirs)
 	durable := false
 	for _, dir := range dirs {
 		durable = durable || !dir.Transient
@@ -200,11 +202,12 @@ func (in *Incoming) finish(dirs []Dir, sync bool) error {
 			return err
 		}
 	}
-	for i, dir := range dirs {
-		if err := in.link(dir, sync && !dir.Transient, i == len(dirs)-1); err != nil {
+	for _, dir := range dirs {
+		if err := in.link(dir, sync && !dir.Transient); err != nil {
 			return err
 		}
 	}
+	in.unspool()
 	if !sync {
 		return nil
 	}
@@ -219,15 +222,12 @@ func (in *Incoming) finish(dirs []Dir, sync bool) error {
 	return nil
 }
 
-// link names the file in dir; the last name takes the place of the spool's.
-func (in *Incoming) link(dir Dir, durable, last bool) error {
+// link names the file in dir.
+func (in *Incoming) link(dir Dir, durable bool) error {
 	if err := in.store.link(spoolName(in.ref.ID), dir, in.ref.ID, durable); err != nil {
 		return err
 	}
 	in.names = append(in.names, dir.name(in.ref.ID))
-	if last {
-		in.unspool()
-	}
 	return nil
 }
 

@@ -32,10 +32,11 @@ func (s *Store) link(name string, dir Dir, id uint64, durable bool) error {
 // another record: under an id of its own, so that each record ends its names
 // alone. With durable the names survive a power cut when Link returns; that the
 // body does, its first owner saw to. It waits for the disk. Errors that are
-// fs.ErrNotExist: the body is gone.
+// fs.ErrNotExist: the body is gone. Directories that are unread get no name (Lacks).
 func (s *Store) Link(from Dir, ref Ref, to []Dir, durable bool) (Ref, error) {
 	linked := ref
 	linked.ID = s.nextID.Add(1) - 1
+	to = s.readable(to)
 	for i, dir := range to {
 		sync := durable && !dir.Transient
 		err := s.link(from.name(ref.ID), dir, linked.ID, sync)

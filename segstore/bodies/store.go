@@ -50,6 +50,10 @@ type Store struct {
 	dirMu   sync.Mutex
 	spooled bool               // the spool directory exists
 	dirs    map[Dir]*directory // those that exist
+
+	unreadDirs atomic.Int32 // how many unread has
+	unreadMu   sync.Mutex
+	unread     map[Dir]unread // those that are, or were, unread
 }
 
 // directory is a directory of names that exists.
@@ -59,6 +63,7 @@ type directory struct{ synced atomic.Bool } // its entry in the parent is durabl
 type Left struct {
 	Log uint64
 	IDs []uint64 // ascending
+	Err error    // why it cannot be listed, which closes its queue; then IDs are not known
 }
 
 // Open wipes what must not survive and lists what has.
@@ -74,11 +79,11 @@ func Open(o Options) (*Store, error) {
 	s.nextID.Store(first)
 	for _, dir := range []string{SpoolDir, TransientDir} {
 		if err := s.disk.RemoveAll(dir); err != nil {
-			return nil, fmt.Errorf("bodies: %w", err)
+			return nil, fmt.Errorf("bodies: what is in this directory ends with the process, and cannot be removed: mend the disk or the permissions, or move it away: %w", err)
 		}
 	}
 	if err := s.list(); err != nil {
-		return nil, fmt.Errorf("bodies: %w", err)
+		return nil, fmt.Errorf("bodies: the large bodies of all queues are in this directory: mend the disk or the permissions, or restore the data directory from a backup: %w", err)
 	}
 	return s, nil
 }
@@ -94,33 +99,44 @@ func (s *Store) list() error {
 	}
 	for _, e := range entries {
 		log, ok := parseID(e.Name())
-		if !ok || !e.IsDir() {
+		if !ok {
 			s.logger.Warn("not a directory of message bodies: left alone", "path", DurableDir+"/"+e.Name())
 			continue
 		}
 		dir := Dir{Log: log}
-		names, err := s.disk.ReadDir(dir.path())
-		if err != nil {
-			return err
-		}
-		if len(names) == 0 {
-			if err := s.disk.Remove(dir.path()); err != nil {
-				return err
-			}
+		ids, err := s.listDir(dir)
+		switch {
+		case err != nil:
+			s.setUnread(dir, err)
+			s.left = append(s.left, Left{Log: log, Err: s.Unread(dir)})
 			continue
-		}
-		left := Left{Log: log}
-		for _, name := range names {
-			if id, ok := parseID(name.Name()); ok && name.Type().IsRegular() {
-				left.IDs = append(left.IDs, id)
-			} else {
-				s.logger.Warn("not a message body: left alone", "path", dir.path()+"/"+name.Name())
+		case ids == nil && e.IsDir():
+			if err := s.disk.Remove(dir.path()); err == nil {
+				continue
 			}
+			// Then it stays: it may be used, or there is something strange in it.
 		}
-		s.left = append(s.left, left)
+		s.left = append(s.left, Left{Log: log, IDs: ids})
 		s.dirs[dir] = new(directory) // its own entry may not be durable yet
 	}
 	return nil
+}
+
+// listDir lists the bodies in a directory; nil if there is nothing in it at all.
+func (s *Store) listDir(dir Dir) (ids []uint64, err error) {
+	names, err := s.disk.ReadDir(dir.path())
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	ids = make([]uint64, 0, len(names))
+	for _, name := range names {
+		if id, ok := parseID(name.Name()); ok && name.Type().IsRegular() {
+			ids = append(ids, id)
+		} else {
+			s.logger.Warn("not a message body: left alone", "path", dir.path()+"/"+name.Name())
+		}
+	}
+	return ids, nil
 }
 
 // Left returns the directories that Open found, and forgets them.
@@ -193,7 +209,7 @@ func (s *Store) forgetDir(dir Dir) {
 // Remove ends a queue's references to bodies, soon. ids is the Store's from now
 // on. Names that are not there are no error.
 func (s *Store) Remove(dir Dir, ids []uint64) {
-	if len(ids) == 0 {
+	if len(ids) == 0 || s.Unread(dir) != nil {
 		return
 	}
 	s.work.add(func() {
@@ -211,10 +227,11 @@ func (s *Store) remove(name string) {
 
 // RemoveDir ends all references of a queue, soon: it has been deleted.
 func (s *Store) RemoveDir(dir Dir) {
+	unread := s.forgetUnread(dir)
 	s.dirMu.Lock()
 	known := s.dirs[dir] != nil
 	s.dirMu.Unlock()
-	if !known {
+	if !known && !unread {
 		return
 	}
 	s.work.add(func() {
@@ -229,6 +246,7 @@ func (s *Store) RemoveDir(dir Dir) {
 func (s *Store) Quarantine(log uint64) error {
 	dir := Dir{Log: log}
 	s.forgetDir(dir)
+	s.forgetUnread(dir)
 	return s.putAside(dir.path(), fmt.Sprintf("bodies-%016x", log))
 }
 

@@ -29,6 +29,8 @@ type bodyDir struct {
 	id    uint64
 	files map[uint64]int64 // sizes by body id
 
+	unlisted bool // nobody knows which files there are
+
 	mu   sync.Mutex
 	refs map[uint64]bodyRef // by body id
 }
@@ -89,12 +91,18 @@ func (s *survey) lookBodies() {
 	for _, e := range s.readDir(bodies.DurableDir) {
 		name := path.Join(bodies.DurableDir, e.Name())
 		id, err := strconv.ParseUint(e.Name(), 16, 64)
-		if err != nil || !e.IsDir() || BodyDir(id) != name {
+		if err != nil || BodyDir(id) != name {
 			s.note(Note, name, "not a directory of message bodies; the broker leaves it alone")
 			continue
 		}
 		d := &bodyDir{id: id, files: map[uint64]int64{}}
-		for _, e := range s.readDir(name) {
+		s.bodies[id] = d
+		entries, err := fs.ReadDir(s.fsys, name)
+		if err != nil {
+			d.unlisted = true
+			s.note(readLevel(err), name, "the large bodies of a queue cannot be listed: %v; the broker starts, and the queue is closed until they can", plainError(err))
+		}
+		for _, e := range entries {
 			file := path.Join(name, e.Name())
 			body, err := strconv.ParseUint(e.Name(), 16, 64)
 			if err != nil || !e.Type().IsRegular() || BodyFile(id, bodies.Ref{ID: body}) != file {
@@ -107,7 +115,6 @@ func (s *survey) lookBodies() {
 				s.bytes += size
 			}
 		}
-		s.bodies[id] = d
 	}
 }
 
@@ -169,6 +176,9 @@ func (r *run) checkBodies(ctx context.Context, workers int) error {
 	var tasks []bodyTask
 	for _, id := range slices.Sorted(maps.Keys(r.bodies)) {
 		d := r.bodies[id]
+		if d.unlisted {
+			continue // what is missing is not known
+		}
 		for ref := range maps.Values(d.refs) {
 			if !ref.settled {
 				tasks = append(tasks, bodyTask{d, ref})

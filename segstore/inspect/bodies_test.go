@@ -143,6 +143,22 @@ func TestBodies(t *testing.T) {
 	}
 }
 
+// A directory that cannot be listed is one finding, and no message counts as lost.
+func TestBodies_Unlisted(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		files := largeFiles(t, killed)
+		for id := uint64(2); id <= 3; id++ {
+			delete(files, BodyFile(1, refOf(id)))
+		}
+		files[BodyDir(1)] = &fstest.MapFile{Data: []byte("a file in its place")}
+		r := verifyLarge(t, files, 1)
+		if r.Bodies != 0 {
+			t.Errorf("killed %v: %d bodies", killed, r.Bodies)
+		}
+		wantFinding(t, r, Damage, BodyDir(1), "the queue is closed until they can")
+	}
+}
+
 // A bodies directory that is gone does not bury all else.
 func TestBodies_FindingsAreBounded(t *testing.T) {
 	dir := t.TempDir()
