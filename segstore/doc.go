@@ -17,7 +17,8 @@
 //	fetch.go        ... the workers              load.go         ... one block from a file
 //	flusher.go      the cycle (start here)       enter.go        what goes to the journal
 //	commit.go       ... a round as one group     checkpoint.go   making the older file superfluous
-//	plan.go         what goes to a log's files   persist.go      ... how it gets there
+//	plan.go         what is done to a log's files
+//	choose.go       ... what goes to segments    persist.go      ... how it gets there
 //	reap.go         ... and is removed           wave.go         one wave of logs
 //	filer.go        waves beside the flusher
 //	spill.go        bounding memory              space.go        a full disk

@@ -300,6 +300,9 @@ func (l *Log) chooseEntries(r *round, bound uint64) {
 				l.inFlight += int64(c.saved - from)
 			}
 		}
+		if c.next <= bound && l.settled.empty() && l.low.Load() <= c.savedNext { // nothing of it is settled
+			c.saved, c.savedNext = c.used, c.next
+		}
 		for c.saved < c.used && c.savedNext < bound {
 			n := batchLength(c.data[c.saved:])
 			end := c.savedNext + batchCount(c.data[c.saved:])

@@ -109,60 +109,6 @@ func (l *Log) eligible(p pass, agedBefore uint64) uint64 {
 	return bound
 }
 
-// choose assigns a place in a segment to every unsettled batch below bound that
-// has none, and passes over the settled ones for good (invariant 7).
-func (l *Log) choose(j *job, bound uint64) {
-	o := &l.journaled
-	skipped := int64(0)
-	for i := l.firstUnflushed(); i < len(l.chunks) && l.chunks[i].flushedNext < bound; i++ {
-		c := l.chunks[i]
-		var run *extent // the extent that the next batch continues
-		for c.flushed < c.saved && c.flushedNext < bound {
-			batch := c.data[c.flushed:]
-			length := batchLength(batch)
-			batch = batch[:length]
-			end := c.flushedNext + batchCount(batch)
-			if l.isSettled(c.flushedNext, end) {
-				if c.flushedNext >= o.bareFrom && c.flushedNext < o.bypassTo {
-					skipped += int64(length)
-				}
-				run = nil
-			} else {
-				seg := l.openSegment(c.flushedNext, int64(length))
-				if run == nil || run.segment != seg {
-					c.buf.Retain()
-					j.extents = append(j.extents, extent{segment: seg, pos: seg.end, buf: c.buf, data: c.data[c.flushed:c.flushed]})
-					run = &j.extents[len(j.extents)-1]
-				}
-				run.data = run.data[:len(run.data)+length]
-				seg.note(batch, l.store.tune.indexBytes)
-				seg.unsynced = true
-				seg.unsyncedBytes += int64(length)
-				seg.bare = seg.bare || c.flushedNext >= o.bareFrom && c.flushedNext < o.bypassTo
-			}
-			c.flushed += length
-			l.moved = true
-			c.flushedNext = end
-		}
-		l.noteHeld(c)
-	}
-	l.store.skippedBytes.Add(uint64(skipped))
-}
-
-// openSegment returns the segment that takes a batch of length bytes at offset.
-func (l *Log) openSegment(offset uint64, length int64) *segment {
-	if n := len(l.segments); n > 0 {
-		s := l.segments[n-1]
-		if !s.full && (s.end+length <= l.segmentBytes() || s.end == segmentHeaderBytes) && !l.rolled(s, offset) {
-			return s
-		}
-		s.full = true
-	}
-	s := &segment{base: offset, next: offset, sizeNext: offset, size: segmentHeaderBytes, end: segmentHeaderBytes, mapped: true}
-	l.segments = append(l.segments, s)
-	return s
-}
-
 // planSettled takes the settled file that enterReap has made.
 func (l *Log) planSettled(j *job) {
 	o := &l.journaled

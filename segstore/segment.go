@@ -97,16 +97,49 @@ func (s *segment) note(batch []byte, everyBytes int64) {
 	if s.filterBytes > 0 || batch[batchFlagsPos]&flagFilter != 0 {
 		s.noteFilter(batch)
 	}
-	if base := batchBase(batch); base > s.next {
-		if len(s.holes) < segmentHolesMax {
-			s.holes = append(s.holes, interval{s.next, base})
-		} else {
-			s.holesMany = true
-		}
-	}
+	s.noteGap(batchBase(batch))
 	s.next = batchEnd(batch)
 	s.records += batchCount(batch)
 	s.end += int64(batchLength(batch))
+}
+
+// noteRun extends the segment by all that is saved and not flushed of a chunk of a
+// log that is not retained, which goes to s.end. It reads few of its headers.
+func (s *segment) noteRun(c *chunk, everyBytes int64) {
+	if s.end == segmentHeaderBytes {
+		s.firstMs = batchTimestamp(c.data[c.flushed:])
+	}
+	end := s.end + int64(c.saved-c.flushed)
+	for {
+		due := s.end
+		if len(s.index) > 0 {
+			due = max(due, s.indexedPos+everyBytes)
+		}
+		at := c.saved
+		if due < end {
+			at = c.startAt(c.flushed + int(due-s.end))
+		}
+		if at >= c.saved {
+			break
+		}
+		s.indexedPos = s.end + int64(at-c.flushed)
+		s.index = append(s.index, indexEntry{batchBase(c.data[at:]), s.indexedPos, batchTimestamp(c.data[at:])})
+	}
+	s.noteGap(c.flushedNext)
+	s.next = c.savedNext
+	s.records += c.savedNext - c.flushedNext
+	s.end = end
+}
+
+// noteGap notes that the batch after the last one begins at base.
+func (s *segment) noteGap(base uint64) {
+	switch {
+	case base <= s.next:
+	case len(s.holes) < segmentHolesMax:
+		s.holes = append(s.holes, interval{s.next, base})
+	default:
+		s.holesMany = true
+	}
 }
 
 // written lets readers have all batches noted so far. Between sizeNext and next are

@@ -102,6 +102,18 @@ func (c *chunk) posBefore(offset uint64) int {
 	return int(c.marks[i-1].pos)
 }
 
+// startAt returns the position of the first batch that starts at or after pos, or
+// the end of the last one.
+func (c *chunk) startAt(pos int) (at int) {
+	if i := sort.Search(len(c.marks), func(i int) bool { return int(c.marks[i].pos) > pos }); i > 0 {
+		at = int(c.marks[i-1].pos)
+	}
+	for at < pos {
+		at += batchLength(c.data[at:])
+	}
+	return at
+}
+
 // openTail returns the chunk that takes the next size bytes, opening one if
 // needed. base is the offset the bytes begin with.
 func (l *Log) openTail(size int, base uint64) *chunk {
