@@ -283,8 +283,9 @@
 // with one small record adds a chunk of 4 KiB; busy ones get 16, 64, then 256
 // KiB chunks. Records in segments stay resident up to 2 MiB per log and 8 MiB for
 // all logs, blocks read from disk likewise; those that only the journal has up to
-// 8 MiB (Options.HeldBytes), twice that while the filer is behind; all else is
-// unwritten tail, bounded by Pressured. A
+// 8 MiB (Options.HeldBytes), 8 MiB more while the filer is behind; more than 128
+// logs with open chunks keep half as much resident, and hold the rest instead
+// (spill.go); all else is unwritten tail, bounded by Pressured. A
 // group of the journal is assembled in a buffer of its size, at most 4 MiB unless
 // a transaction is in it; one up to 2 MiB is kept while there is such work. After a power cut strays (replay.go) come on top.
 // A steady small record is written twice, to the journal and to its segment, if

@@ -21,13 +21,16 @@ import (
 // What it costs, measured on ext4 in a virtual machine with a thousand logs that
 // nobody consumes: 3 us for each 4 KiB appended in writes of 8 KiB at odd positions
 // (1.6 us if they were 16 KiB at multiples of that, because the page cache has larger
-// folios then), and 0.1 ms of processor time to sync a file, however little is in it.
+// folios then; spill.go makes them 16 KiB, at odd positions), and 0.1 ms of processor time to sync a file, however little is in it.
 // Tried and dropped: journal files of 256 MiB, half as many syncs, but the same
 // number of confirms; 16 MiB of HeldBytes or four times HeldBytes before
-// the flusher waits, 5 % more confirms for 14 MiB of memory.
+// the flusher waits, 5 % more confirms for 14 MiB of memory; sparing a log, at a
+// checkpoint, the write of its tail if its share of the older file is in its segment
+// already, 4 % fewer writes and no time that could be measured.
 //
 // Memory is bounded all the same: when the journal alone has heldFactor times
-// HeldBytes, the flusher waits for the filer, and publishers feel it.
+// HeldBytes (and what a crowd may have more, spill.go), the flusher waits for the
+// filer, and publishers feel it.
 type filer struct {
 	crew
 	moved atomic.Bool // some Durable moved, or space came back: OnCommit is due
@@ -163,7 +166,7 @@ func (l *Log) leaveFiler() (moved bool) {
 
 // awaitFiler waits for the filer where nothing else bounds memory.
 func (s *Store) awaitFiler() {
-	if s.heldBytes.Load() > s.tune.heldFactor*s.o.HeldBytes {
+	if s.heldBytes.Load() > s.heldMax()+(s.tune.heldFactor-1)*s.o.HeldBytes {
 		s.filer.wait()
 	}
 }

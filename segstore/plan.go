@@ -300,7 +300,7 @@ func (l *Log) evict() {
 		}
 		size := int64(len(c.data))
 		kept += size
-		if front && kept <= s.tune.frontBytes && (c.kept || s.keptBytes.Load()+size <= s.tune.keptBytes) {
+		if front && kept <= s.tune.frontBytes && (c.kept || s.keptBytes.Load()+size <= s.keptMax()) {
 			if !c.kept {
 				c.kept = true
 				l.keptBytes += size

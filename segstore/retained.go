@@ -148,7 +148,7 @@ func (l *Log) evictOldest() {
 		}
 		size := int64(len(c.data))
 		kept += size
-		if kept <= s.tune.frontBytes && (c.kept || s.keptBytes.Load()+size <= s.tune.keptBytes) {
+		if kept <= s.tune.frontBytes && (c.kept || s.keptBytes.Load()+size <= s.keptMax()) {
 			if !c.kept {
 				c.kept = true
 				l.keptBytes += size

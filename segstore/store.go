@@ -166,6 +166,7 @@ type Store struct {
 	residentBytes atomic.Int64
 	blockBytes    atomic.Int64 // the part of residentBytes read behind the tail
 	openTails     atomic.Int64 // logs with an open chunk
+	crowded       atomic.Bool  // they are many, see spill.go
 	commits       atomic.Uint64
 	pressured     atomic.Bool
 	journalBehind atomic.Bool // both files are full
