@@ -20,7 +20,7 @@ func largeNames(t *testing.T, dir string) []string {
 }
 
 // TestLarge_Missing: a message whose body is gone, or too short, is passed over
-// like one without a record; the queue goes on.
+// like one without a record; the queue goes on, and what is too short is put aside.
 func TestLarge_Missing(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"consume", "get"} {
@@ -58,6 +58,9 @@ func TestLarge_Missing(t *testing.T) {
 				}
 			}
 			wantFiles(t, dir, 0, 0)
+			if aside, err := filepath.Glob(filepath.Join(dir, "quarantine", "body-*")); err != nil || len(aside) != 1 {
+				t.Errorf("what was too short is not put aside: %v, %v", aside, err)
+			}
 		})
 	}
 }

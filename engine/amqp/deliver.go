@@ -16,6 +16,7 @@ const (
 	full                      // no room left in the output buffer
 	fetching                  // the disk is being read
 	unreadable                // the next record's body is damaged: encodeBatch only
+	shelved                   // it cannot be read now, and has been shelved: likewise
 	overdue                   // the next record has expired: encodeBatch only
 )
 
@@ -38,6 +39,10 @@ func (cs *consumer) encode() outcome {
 		case unreadable:
 			cs.have = false
 			cs.skip(1)
+		case shelved:
+			cs.have = false
+			cs.run.Shift(1)
+			cs.unsent(1)
 		case overdue:
 			cs.have = false
 			cs.expire()

@@ -136,6 +136,9 @@ func (c *conn) answerGet() bool {
 			g.from.Settle(run.First, 1)
 			g.run = broker.Run{}
 			return false
+		case shelved:
+			g.run = broker.Run{}
+			return false
 		case fetching:
 			c.stall |= stallGet
 			return true
@@ -190,12 +193,12 @@ func (g *pendingGet) openBody(c *conn, record *segstore.Record, properties []byt
 	}
 	switch {
 	case err != nil:
-		c.bodyMissing(g.from, record.Offset, properties, err)
+		failed := c.bodyFailed(g.from, record.Offset, properties, g.body, err)
 		if g.body != nil {
 			g.body.Close()
 			g.body = nil
 		}
-		return unreadable
+		return failed
 	case !opened:
 		return fetching
 	}

@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"errors"
+	"io/fs"
 
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/segstore/bodies"
@@ -70,7 +71,7 @@ func (r *sourceRunner) Run() {
 // damageRunner ends a connection in the middle of a content that cannot be
 // completed (541). The message stays in its queue; if its body is damaged for
 // good, the body is put aside, and the next who takes the message passes over
-// it.
+// it. If the disk fails, the next who takes it shelves it.
 type damageRunner struct {
 	conn   *conn
 	source *bodies.Outgoing
@@ -83,6 +84,8 @@ func (r *damageRunner) Run() {
 	c.shard.srv.logger.Error("the body of a message cannot be read to its end", "peer", c.peer(), "err", r.err)
 	if errors.Is(r.err, bodies.ErrDamaged) {
 		r.source.SetAside()
+	} else {
+		r.source.Suspect()
 	}
 	if c.dead || c.big.source != r.source {
 		return
@@ -140,23 +143,37 @@ func openExternal(c *conn, q *broker.Queue, offset uint64, body []byte, wake fun
 	return c.shard.srv.bodies.Open(q.BodyDir(), ref, wake), nil
 }
 
-// bodyMissing reports a message without a readable body: it is passed over, as
-// one whose record is damaged.
-func (c *conn) bodyMissing(q *broker.Queue, offset uint64, properties []byte, err error) {
+// bodyFailed reports a message whose body cannot be opened. If it is not there or not
+// what it was, the message is passed over as one whose record is damaged: unreadable.
+// If the disk fails, it may be whole: the message is shelved, and nothing is lost.
+func (c *conn) bodyFailed(q *broker.Queue, offset uint64, properties []byte, body *bodies.Outgoing, err error) outcome {
 	if q.IsStream() && offset < q.Log().Low() {
-		return // retention was faster
+		return unreadable // retention was faster
+	}
+	if !errors.Is(err, bodies.ErrDamaged) {
+		if !errors.Is(err, bodies.ErrClosed) { // else the broker is stopping
+			c.shard.srv.logger.Error("a message waits because its body cannot be read: mend the disk or the permissions, then use basaltmqctl restart_queue, or restart the broker",
+				"queue", q.Name, "vhost", q.VHost.Name, "offset", offset, "err", err)
+		}
+		q.Shelve(offset)
+		return shelved
 	}
 	if q.Excuses(offset, properties, err) {
 		c.shard.srv.logger.Warn("a message is passed over because its body is gone: it was acknowledged just before the crash, or it was not persistent; nothing that was promised is lost",
 			"queue", q.Name, "vhost", q.VHost.Name, "offset", offset, "err", err)
-		return
+		return unreadable
 	}
-	c.shard.srv.logger.Error("a message is lost: it is passed over because its body cannot be read; check the disk",
+	c.shard.srv.logger.Error("a message is lost: it is passed over because its body is missing or damaged; check the disk",
 		"queue", q.Name, "vhost", q.VHost.Name, "offset", offset, "err", err)
+	if body != nil && !errors.Is(err, fs.ErrNotExist) {
+		q.ForgetBody(offset)
+		body.SetAside()
+	}
+	return unreadable
 }
 
 // openBody has the external body of the record at hand opened: runDone when it
-// is, fetching while it is being opened, unreadable when it cannot be.
+// is, fetching while it is being opened, unreadable or shelved when it cannot be.
 func (cs *consumer) openBody() outcome {
 	var err error
 	opened := false
@@ -168,9 +185,9 @@ func (cs *consumer) openBody() outcome {
 	}
 	switch {
 	case err != nil:
-		cs.ch.conn.bodyMissing(cs.from, cs.record.Offset, cs.built.Properties, err)
+		failed := cs.ch.conn.bodyFailed(cs.from, cs.record.Offset, cs.built.Properties, cs.body, err)
 		cs.closeBody()
-		return unreadable
+		return failed
 	case !opened:
 		return fetching
 	}

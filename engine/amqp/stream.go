@@ -88,7 +88,7 @@ func (cs *consumer) encodeStream() outcome {
 			return full
 		}
 		switch state := cs.encodeStreamBatch(credit); state {
-		case unreadable:
+		case unreadable, shelved:
 			cs.have = false
 			cs.skip(1)
 		case full, fetching:

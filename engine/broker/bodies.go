@@ -56,6 +56,9 @@ type externalBodies struct {
 	// unseen are the bodies that the start found and no record has claimed yet;
 	// nil when the scan is done.
 	unseen map[uint64]struct{}
+	// shelved are offsets that were taken, and whose bodies could not be read. They
+	// count as unacknowledged.
+	shelved []uint64
 }
 
 // BodyDir is where the queue's external bodies are.
@@ -121,7 +124,7 @@ func (q *Queue) foundBody(offset, id uint64) {
 func (q *Queue) settle(first, count uint64) (ids []uint64) {
 	if e := q.external; e != nil {
 		ids = e.take(first, count)
-		if len(e.at) == 0 && e.unseen == nil {
+		if e.empty() {
 			q.external = nil
 		}
 	}
@@ -130,6 +133,10 @@ func (q *Queue) settle(first, count uint64) (ids []uint64) {
 		q.upkeep.settled(q, first, count)
 	}
 	return ids
+}
+
+func (e *externalBodies) empty() bool {
+	return len(e.at) == 0 && e.unseen == nil && len(e.shelved) == 0
 }
 
 // take removes the offsets from first on and returns their bodies.
@@ -150,6 +157,53 @@ func (e *externalBodies) take(first, count uint64) (ids []uint64) {
 		}
 	}
 	return ids
+}
+
+// Shelve ends the delivery of a message that was taken, and whose body cannot be read
+// because the disk fails: it is neither lost nor in the way of those behind it, and waits
+// until the queue is restarted (RestartQueue), or the broker. Streams need no such thing.
+func (q *Queue) Shelve(offset uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.deleted || q.stream != nil {
+		return
+	}
+	if q.external == nil {
+		q.external = &externalBodies{at: map[uint64]uint64{}}
+	}
+	q.external.shelved = append(q.external.shelved, offset)
+}
+
+// unshelve makes shelved messages ready, and bodies that failed no longer suspect. It
+// says whether there was anything to do.
+func (q *Queue) unshelve() bool {
+	store := q.VHost.broker.bodies
+	if store == nil {
+		return false
+	}
+	suspects := store.Retry(q.BodyDir())
+	q.mu.Lock()
+	var runs []Run
+	if q.external != nil && !q.deleted {
+		for _, offset := range q.external.shelved {
+			runs = append(runs, Run{Queue: q, First: offset, Count: 1})
+		}
+		q.external.shelved = nil
+	}
+	q.mu.Unlock()
+	if len(runs) > 0 {
+		q.requeue(false, runs...)
+	}
+	return suspects+len(runs) > 0
+}
+
+// ForgetBody has the body of a message stay when the message is settled: it is put aside.
+func (q *Queue) ForgetBody(offset uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.external != nil {
+		delete(q.external.at, offset)
+	}
 }
 
 // Excuses says of an unreadable body of the record at offset that it is what a

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/basaltmq/basaltmq/segstore"
@@ -29,7 +30,7 @@ type doomedBodies struct {
 }
 
 // linkBody has the external body of a letter named for its targets: found when
-// it is, m.link then has the reference.
+// it is, m.link then has the reference; absent when there is no body any more.
 func (k *keeper) linkBody(q *Queue, set *settings, l *letter, rec *segstore.Record) sought {
 	m := &q.upkeep.move
 	if link := m.link; link != nil {
@@ -38,7 +39,10 @@ func (k *keeper) linkBody(q *Queue, set *settings, l *letter, rec *segstore.Reco
 		default:
 			return reading
 		}
-		if link.err != nil {
+		switch {
+		case errors.Is(link.err, bodies.ErrDamaged):
+			return absent
+		case link.err != nil:
 			return failed
 		}
 		if link.offset == rec.Offset && slices.Equal(link.targets, l.targets) {

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"errors"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -248,7 +247,7 @@ func (r *replay) add(record *segstore.Record) error {
 	if external {
 		var err error
 		if ref, err = r.link(record.Body, t.Properties); err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
+			if errors.Is(err, bodies.ErrDamaged) {
 				return nil // it has just been dropped from the history
 			}
 			return err

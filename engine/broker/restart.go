@@ -23,9 +23,9 @@ import (
 // queue's own (delivery counts, tracked offsets, values seen) are opened again with
 // it; what they missed is written to them.
 
-// RestartQueue opens the logs of a queue that a failed write has closed. It waits
-// for the disk. Errors: 404 when the queue has just been deleted, 406 when none of
-// them is closed, 541 with the reason and what to do.
+// RestartQueue opens the logs of a queue that a failed write has closed, and makes
+// messages ready whose bodies could not be read (Shelve). It waits for the disk. Errors: 404 when the queue has just been deleted, 406 when none of
+// them is closed and there are no such messages, 541 with the reason and what to do.
 func (vh *VHost) RestartQueue(q *Queue) error {
 	vh.mu.RLock()
 	there := vh.queues[q.Name] == q
@@ -46,11 +46,20 @@ func (vh *VHost) RestartQueue(q *Queue) error {
 	dedupLog := q.sides().dedupLog
 	vh.mu.RUnlock()
 	opened, err := vh.broker.reopen(logs)
-	if len(opened) == 0 && err == nil {
-		return amqp.Errorf(amqp.CodePreconditionFailed, 0, "queue '%s' in vhost '%s' is not closed", q.Name, vh.Name)
-	}
+	unshelved := false
 	for _, l := range family {
 		l.resume(opened)
+		unshelved = l.unshelve() || unshelved
+	}
+	if unshelved {
+		vh.broker.logger.Warn("messages whose bodies could not be read are ready again", "queue", q.Name, "vhost", vh.Name)
+	}
+	switch {
+	case len(opened) > 0 || err != nil:
+	case unshelved:
+		return nil
+	default:
+		return amqp.Errorf(amqp.CodePreconditionFailed, 0, "queue '%s' in vhost '%s' is not closed", q.Name, vh.Name)
 	}
 	q.resumeDedup(dedupLog)
 	if err != nil {

@@ -165,7 +165,7 @@ func (q *Queue) endScan(complete bool) (orphans []uint64) {
 		orphans = sortedIDs(q.external.unseen)
 	}
 	q.external.unseen = nil
-	if len(q.external.at) == 0 {
+	if q.external.empty() {
 		q.external = nil
 	}
 	return orphans

@@ -199,6 +199,13 @@ func TestBodies_Damage(t *testing.T) {
 	read.Remove()
 	f.want(one, whole, data)
 
+	closed := d.Inject(sim.Rule{Path: one.name(whole.ID), Calls: sim.CallOpen, Err: syscall.EACCES})
+	if _, err := f.get(one, whole); !errors.Is(err, syscall.EACCES) || errors.Is(err, ErrDamaged) {
+		t.Errorf("it may not be opened: %v", err)
+	}
+	closed.Remove()
+	f.want(one, whole, data)
+
 	if err := d.Flip(one.name(whole.ID), 500_000, 3); err != nil {
 		t.Fatal(err)
 	}

@@ -53,6 +53,8 @@
 //  6. Nothing unreadable is deleted: it is moved to quarantine/, or left alone.
 //  7. A directory of a queue that cannot be listed keeps nobody from starting, and
 //     nothing in it is touched until it was listed (unread.go).
+//  8. A body that the disk fails to read is neither deleted nor put aside: it may be
+//     whole (suspect.go).
 //
 // # What a crash can leave, and what mends it
 //

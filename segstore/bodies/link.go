@@ -21,18 +21,30 @@ func (s *Store) link(name string, dir Dir, id uint64, durable bool) error {
 			s.forgetDir(dir)
 			continue
 		}
-		if err != nil {
-			return fmt.Errorf("bodies: %w", err)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, fs.ErrNotExist) && s.isGone(name):
+			return fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
-		return nil
+		return fmt.Errorf("bodies: %w", err)
 	}
+}
+
+// isGone says that there is no such file: it is not a directory that is missing.
+func (s *Store) isGone(name string) bool {
+	file, err := s.disk.Open(name, disk.ReadOnly)
+	if err == nil {
+		_ = file.Close() // read only
+	}
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // Link gives a body that one queue has names in the directories of others, for
 // another record: under an id of its own, so that each record ends its names
 // alone. With durable the names survive a power cut when Link returns; that the
-// body does, its first owner saw to. It waits for the disk. Errors that are
-// fs.ErrNotExist: the body is gone. Directories that are unread get no name (Lacks).
+// body does, its first owner saw to. It waits for the disk. Errors:
+// ErrDamaged, the body is gone; the disk's. Directories that are unread get no name (Lacks).
 func (s *Store) Link(from Dir, ref Ref, to []Dir, durable bool) (Ref, error) {
 	linked := ref
 	linked.ID = s.nextID.Add(1) - 1
@@ -59,7 +71,11 @@ func (s *Store) LinkSoon(from Dir, ref Ref, to []Dir, durable bool, done func(Re
 	durable = durable && !s.noSync
 	ok := s.work.add(func() {
 		if durable {
-			if err := s.syncBody(from.name(ref.ID)); err != nil {
+			err := s.syncBody(from.name(ref.ID))
+			if errors.Is(err, fs.ErrNotExist) {
+				err = fmt.Errorf("%w: %w", ErrDamaged, err)
+			}
+			if err != nil {
 				done(Ref{}, fmt.Errorf("bodies: %w", err))
 				return
 			}

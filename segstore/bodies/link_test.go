@@ -49,6 +49,22 @@ func TestLinkSoon(t *testing.T) {
 }
 
 // TestLinkSoon_Durable: with sync the new names survive a power cut.
+// TestLink_Errors tells a body that is gone from a disk that fails.
+func TestLink_Errors(t *testing.T) {
+	f, d := openSim(t, sim.Options{})
+	ref := f.put(body(5000), true, one)
+	for _, sync := range []bool{false, true} {
+		fault := d.Inject(sim.Rule{Path: two.path() + "/*", Calls: sim.CallLink})
+		if _, err := f.relink(one, ref, sync, two); err == nil || errors.Is(err, ErrDamaged) {
+			t.Errorf("a failing disk, sync %v: %v", sync, err)
+		}
+		fault.Remove()
+		if _, err := f.relink(one, Ref{ID: ref.ID + 1, Size: ref.Size}, sync, two); !errors.Is(err, ErrDamaged) {
+			t.Errorf("a body that is gone, sync %v: %v", sync, err)
+		}
+	}
+}
+
 func TestLinkSoon_Durable(t *testing.T) {
 	for seed := range uint64(20) {
 		f, d := openSim(t, sim.Options{Seed: seed})

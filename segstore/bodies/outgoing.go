@@ -1,8 +1,10 @@
 package bodies
 
 import (
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"sync"
 
 	"github.com/basaltmq/basaltmq/segstore/arena"
@@ -59,9 +61,16 @@ func (s *Store) Open(dir Dir, ref Ref, wake func()) *Outgoing {
 }
 
 func (o *Outgoing) open() (disk.File, error) {
-	file, err := o.store.disk.Open(o.dir.name(o.ref.ID), disk.ReadOnly)
-	if err != nil {
+	name := o.dir.name(o.ref.ID)
+	if err := o.store.suspected(o.dir, o.ref.ID); err != nil {
+		return nil, fmt.Errorf("bodies: %w", err)
+	}
+	file, err := o.store.disk.Open(name, disk.ReadOnly)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	case err != nil:
+		return nil, fmt.Errorf("bodies: %w", err)
 	}
 	size, err := file.Size()
 	if err == nil && uint64(size) != o.ref.Size {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -18,7 +19,7 @@ var (
 	// ErrClosed: the store is closed.
 	ErrClosed = errors.New("bodies: the store is closed")
 	// ErrDamaged: a body is not there, not as long as its record says, or not
-	// what was written.
+	// what was written. Other errors of reading say nothing of it: it may be whole.
 	ErrDamaged = errors.New("bodies: the body of a message is missing or damaged")
 )
 
@@ -54,6 +55,10 @@ type Store struct {
 	unreadDirs atomic.Int32 // how many unread has
 	unreadMu   sync.Mutex
 	unread     map[Dir]unread // those that are, or were, unread
+
+	suspectBodies atomic.Int32 // how many suspects has
+	suspectMu     sync.Mutex
+	suspects      map[bodyName]error
 }
 
 // directory is a directory of names that exists.
@@ -212,6 +217,9 @@ func (s *Store) Remove(dir Dir, ids []uint64) {
 	if len(ids) == 0 || s.Unread(dir) != nil {
 		return
 	}
+	if s.suspectBodies.Load() > 0 {
+		s.absolve(func(name bodyName) bool { return name.dir == dir && slices.Contains(ids, name.id) })
+	}
 	s.work.add(func() {
 		for _, id := range ids {
 			s.remove(dir.name(id))
@@ -228,6 +236,7 @@ func (s *Store) remove(name string) {
 // RemoveDir ends all references of a queue, soon: it has been deleted.
 func (s *Store) RemoveDir(dir Dir) {
 	unread := s.forgetUnread(dir)
+	s.Retry(dir)
 	s.dirMu.Lock()
 	known := s.dirs[dir] != nil
 	s.dirMu.Unlock()
