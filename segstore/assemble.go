@@ -99,6 +99,10 @@ func (s *Store) reportBad(l *Log, rec *recovery) {
 				at = c.next
 			}
 		}
+		if b.cut != nil {
+			s.reportCut(name, b, at >= b.lost.end)
+			continue
+		}
 		b.segment.bad = append(b.segment.bad, b.pos) // known: readers need not report it
 		if at >= b.lost.end {
 			s.o.Logger.Warn("segstore: an unfinished write in a segment: the journal has its records",

@@ -32,6 +32,7 @@
 //	intervals.go    sets of offsets              files.go        bounded open files
 //	retained.go     logs that keep records       filter.go       passing over batches
 //	scan.go         walking a segment file       quarantine.go   what is put aside
+//	cutend.go       ... and cutting off its end
 //	reopen.go       lifting a fence              remake.go       ... by new files
 //	remakefile.go   ... one of them              rename.go       ... in place of the old
 //	unread.go       logs that cannot be read at a start, and later can
@@ -246,7 +247,8 @@
 //     when the segment is looked at again.
 //
 // What may be a leftover of a crash is reported as a warning; it is an error after
-// a clean stop (Options.AfterCleanStop), and where no bytes are missing.
+// a clean stop (Options.AfterCleanStop), and where no bytes are missing. So is an
+// index or a trailer with bad bytes, though no record is lost by it.
 //
 // Nothing of this waits for space: on a full disk copies are not made, and what
 // should be set aside stays until the next Open.

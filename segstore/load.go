@@ -185,7 +185,7 @@ func (s *Store) readIndex(seg *segment, file disk.File) ([]indexEntry, []interva
 	return seg.decodeIndex(op.Buf[:op.N])
 }
 
-// corrupt reports bad bytes at pos, once. They are no loss if all that they may
+// corrupt reports bad bytes at pos, or the index there, once. They are no loss if all that they may
 // have held is settled, as it is where a crash left an unfinished write.
 func (s *Store) corrupt(l *Log, seg *segment, pos int64, lost interval, err error) {
 	l.mu.Lock()
@@ -197,6 +197,10 @@ func (s *Store) corrupt(l *Log, seg *segment, pos int64, lost interval, err erro
 	l.mu.Unlock()
 	switch {
 	case known:
+	case errors.Is(err, errIndex):
+		s.corruptBatches.Add(1)
+		s.o.Logger.Error("segstore: the index of a segment is damaged: reading it is slow, but no record is lost by it; check the disk",
+			"file", l.path(segmentName(seg.base)), "pos", pos)
 	case settled:
 		s.o.Logger.Warn("segstore: unreadable bytes in a segment: all that they may have held is settled",
 			"file", l.path(segmentName(seg.base)), "pos", pos, "error", err)

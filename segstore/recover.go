@@ -1,7 +1,6 @@
 package segstore
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,6 +36,7 @@ type badBytes struct {
 	lost      interval // offsets that they may have held
 	why       error
 	unwritten bool // a write that did not arrive before a crash
+	cut       *cutEnd
 }
 
 // recoverLog builds the log from its directory. It runs before anybody else
@@ -118,6 +118,7 @@ func (s *Store) recoverSegment(l *Log, rec *recovery, base, ceiling uint64) (end
 	}
 	if bytes == 0 { // created and not written before a crash
 		s.files.forget(h.key)
+		s.reportEmpty(l, name, ceiling)
 		if err := s.disk.Remove(l.path(name)); err != nil {
 			return 0, fmt.Errorf("segstore: %w", err)
 		}
@@ -225,9 +226,11 @@ func (s *Store) scanSegment(l *Log, rec *recovery, seg *segment, file disk.File,
 			return fmt.Errorf("segstore: %w", err)
 		}
 		if !found {
-			if err := s.cutTail(l, seg, &sc, bytes, why); err != nil {
+			bad, err := s.cutTail(l, seg, &sc, bytes, why)
+			if err != nil {
 				return err
 			}
+			rec.bad = append(rec.bad, bad)
 			break
 		}
 		good, err := sc.batch(at)
@@ -245,66 +248,6 @@ func (s *Store) scanSegment(l *Log, rec *recovery, seg *segment, file disk.File,
 	}
 	seg.written()
 	return nil
-}
-
-// cutTail cuts the segment at seg.end.
-func (s *Store) cutTail(l *Log, seg *segment, sc *scanner, bytes int64, why error) error {
-	name := segmentName(seg.base)
-	kept, err := s.keepCopy(l, name, sc, seg.end, bytes)
-	if disk.IsNoSpace(err) { // better no copy than no broker: consumers have to make space
-		if kept != "" {
-			_ = s.disk.Remove(l.path(kept)) // the beginning of one
-		}
-		kept, err = "none: the disk is full", nil
-	}
-	if err != nil {
-		return fmt.Errorf("segstore: %w", err)
-	}
-	if err := disk.Run(s.disk, &disk.Op{Kind: disk.Truncate, File: sc.file, Pos: seg.end}); err != nil {
-		return fmt.Errorf("segstore: %w", err)
-	}
-	if kept != "" {
-		s.o.Logger.Warn("segstore: the unfinished end of a segment was cut off",
-			"file", l.path(name), "pos", seg.end, "bytes", bytes-seg.end, "copy", kept, "error", why)
-	}
-	return nil
-}
-
-// keepCopy copies file bytes [from, to) to a .quarantine file, unless they are
-// zeros or the beginning of a footer, which can be made again.
-func (s *Store) keepCopy(l *Log, name string, sc *scanner, from, to int64) (kept string, err error) {
-	var out disk.File
-	defer func() {
-		if out != nil {
-			err = cmp.Or(err, disk.Run(s.disk, &disk.Op{Kind: disk.Sync, File: out}), out.Close(), s.disk.SyncDir(l.dir()))
-		}
-	}()
-	for pos := from; pos < to; {
-		w, err := sc.window(pos, 1)
-		if err != nil || len(w) == 0 {
-			return kept, err
-		}
-		if pos == from && isFooter(w) {
-			return "", nil
-		}
-		if out == nil && slices.ContainsFunc(w, func(b byte) bool { return b != 0 }) {
-			entries, err := s.disk.ReadDir(l.dir())
-			if err != nil {
-				return "", err
-			}
-			kept = freeQuarantineName(entries, name)
-			if out, err = s.disk.Open(l.path(kept), disk.CreateNew); err != nil {
-				return "", err
-			}
-		}
-		if out != nil {
-			if err := disk.Run(s.disk, &disk.Op{Kind: disk.Write, File: out, Pos: pos - from, Buf: w}); err != nil {
-				return kept, err
-			}
-		}
-		pos += int64(len(w))
-	}
-	return kept, nil
 }
 
 // setHeadlessAside sets the segments with unreadable headers aside.

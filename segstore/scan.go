@@ -85,10 +85,12 @@ func (s *scanner) batch(pos int64) ([]byte, error) {
 		}
 	}
 	if err == errShort {
-		err = fmt.Errorf("%w: it ends beyond the file", errBatch)
+		err = errBeyond
 	}
 	return nil, err
 }
+
+var errBeyond = fmt.Errorf("%w: it ends beyond the file", errBatch)
 
 // batchMagicBytes is batchMagic as it is in the file, and the version.
 var batchMagicBytes = []byte{batchMagic & 0xFF, batchMagic >> 8, batchVersion}

@@ -71,7 +71,7 @@ var singles = []single{
 	{"store_pressured", gauge, "1 while publishers wait for the disk.", func(o *overall) float64 { return flag(o.pressed) }},
 	{"store_fenced_logs", gauge, "Logs that take no messages because a write or sync failed, or they cannot be read; each needs an operator.", func(o *overall) float64 { return float64(o.store.FencedLogs) }},
 	{"store_unread_logs", gauge, "Logs, of those that are fenced, that could not be read when they were opened.", func(o *overall) float64 { return float64(o.store.UnreadLogs) }},
-	{"store_corrupt_batches_total", counter, "Batches of messages found damaged.", func(o *overall) float64 { return float64(o.store.CorruptBatches) }},
+	{"store_corrupt_batches_total", counter, "Batches of messages, and indexes of them, found damaged.", func(o *overall) float64 { return float64(o.store.CorruptBatches) }},
 	{"store_logs", gauge, "Logs.", func(o *overall) float64 { return float64(o.store.Logs) }},
 	{"store_segments", gauge, "Segment files of logs.", func(o *overall) float64 { return float64(o.files.Files) }},
 	{"store_segment_bytes", gauge, "Size of segment files, holes of what was consumed included.", func(o *overall) float64 { return float64(o.files.Bytes) }},
