@@ -213,7 +213,7 @@ func (l *Log) fileWork(p pass) visit {
 	default:
 		return visitNone
 	}
-	if l.transient || p.final || bare || j.bypassTo > 0 || l.store.noSpace.Load() {
+	if l.transient || p.final || bare || j.bypassTo > 0 || l.store.NoSpace() {
 		return visitNow
 	}
 	return visitLater

@@ -214,12 +214,18 @@ func TestFiler_WaitsForSpaceAlone(t *testing.T) {
 		if !s.confirmed(s.log(99, false)) {
 			t.Error("confirms wait for space that the journal does not need")
 		}
+		if !s.NoSpace() {
+			t.Error("the disk counts as having space again because the journal needs none")
+		}
 		d.memDisk.mu.Lock()
 		full = false
 		d.memDisk.mu.Unlock()
 		ticks(20)
 		if s.NoSpace() || s.Stats().HeldBytes > 8<<10 {
 			t.Errorf("no space: %v, held %d", s.NoSpace(), s.Stats().HeldBytes)
+		}
+		if lines := s.lines.all(); len(lines) != 2 {
+			t.Errorf("log lines %v", lines)
 		}
 		s.close()
 	})

@@ -107,6 +107,7 @@ func (g *ioGroup) run(s *Store, c *crew) {
 		if full == nil {
 			break
 		}
+		g.noteWrites()
 		g.keep(func(i int) bool { return g.ops[i].Kind == disk.Write && disk.IsNoSpace(g.ops[i].Err) })
 		if !s.waitForSpace(c, full) {
 			for i := range g.n {
@@ -114,8 +115,9 @@ func (g *ioGroup) run(s *Store, c *crew) {
 			}
 			return
 		}
+		g.keep(func(i int) bool { return !g.owners[i].pointless() })
 	}
-	s.spaceIsBack()
+	s.spaceIsBack(c)
 }
 
 // syncs says that some of the operations sync a file.

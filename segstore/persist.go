@@ -21,7 +21,7 @@ func (s *Store) stage(w *crew, j *job) {
 				s.makeDir(w, j)
 			}
 		}
-		file := s.openSegmentFile(j, e.segment, flag)
+		file := s.openSegmentFile(w, j, e.segment, flag)
 		if j.err != nil {
 			return
 		}
@@ -51,10 +51,10 @@ func (s *Store) stage(w *crew, j *job) {
 
 // openSegmentFile acquires a segment's file until the end of the wave. Nearly always
 // it is open, and its path needs not be made.
-func (s *Store) openSegmentFile(j *job, seg *segment, flag disk.Flag) disk.File {
+func (s *Store) openSegmentFile(w *crew, j *job, seg *segment, flag disk.Flag) disk.File {
 	h := s.files.reuse(fileKey{j.log.id, seg.base})
 	if h == nil {
-		return s.open(j, seg.base, segmentName(seg.base), flag)
+		return s.open(w, j, seg.base, segmentName(seg.base), flag)
 	}
 	j.handles = append(j.handles, h)
 	return h.file
@@ -241,7 +241,7 @@ func (s *Store) stageSyncs(w *crew, j *job) {
 			break
 		}
 		if seg.unsynced || j.footers && seg.footerDirty {
-			if file := s.openSegmentFile(j, seg, disk.ReadWrite); file != nil {
+			if file := s.openSegmentFile(w, j, seg, disk.ReadWrite); file != nil {
 				w.io.add(j, disk.Sync, file, 0, nil)
 			}
 		}
@@ -276,7 +276,7 @@ func (s *Store) sealJobs(w *crew, jobs []job) {
 			if !seg.full || seg.unsynced && !j.log.transient {
 				continue
 			}
-			if file := s.openSegmentFile(j, seg, disk.ReadWrite); file != nil {
+			if file := s.openSegmentFile(w, j, seg, disk.ReadWrite); file != nil {
 				j.log.mu.Lock()
 				footer := seg.encodeFooter()
 				j.log.mu.Unlock()

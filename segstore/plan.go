@@ -19,6 +19,7 @@ type job struct {
 	remove   bool       // the log was deleted
 	err      error
 	handles  []*handle
+	wrote    uint64 // base + 1 of a segment, see noteWrites
 }
 
 // extent is a run of batches in one chunk that goes to one place of a segment.
@@ -36,6 +37,16 @@ func (j *job) reset(l *Log) {
 	clear(j.sealing)
 	clear(j.handles)
 	*j = job{log: l, extents: j.extents[:0], acks: j.acks[:0], dead: j.dead[:0], sealing: j.sealing[:0], handles: j.handles[:0]}
+}
+
+// pointless says that the log was deleted meanwhile: its files need nothing more.
+func (j *job) pointless() bool {
+	if j.log == nil { // the journal's
+		return false
+	}
+	j.log.mu.Lock()
+	defer j.log.mu.Unlock()
+	return j.log.deleted
 }
 
 // pass says what kind of visit a cycle is.

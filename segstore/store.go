@@ -169,10 +169,10 @@ type Store struct {
 	crowded       atomic.Bool  // they are many, see spill.go
 	commits       atomic.Uint64
 	pressured     atomic.Bool
-	journalBehind atomic.Bool // both files are full
-	noSpace       atomic.Bool
-	rootMu        sync.Mutex  // held while logs/ is synced; a leaf
-	rootUnsynced  atomic.Bool // directories were made in logs/ since
+	journalBehind atomic.Bool  // both files are full
+	spaceWaiters  atomic.Int32 // crews that wait for space
+	rootMu        sync.Mutex   // held while logs/ is synced; a leaf
+	rootUnsynced  atomic.Bool  // directories were made in logs/ since
 
 	skippedBytes   atomic.Uint64
 	writtenBytes   atomic.Uint64
@@ -298,7 +298,7 @@ func (s *Store) appended(bytes int) {
 // segments; or the disk is full.
 // Publishers should wait; OnCommit tells when it is over.
 func (s *Store) Pressured() bool {
-	return s.pressured.Load() || s.journalBehind.Load() || s.noSpace.Load()
+	return s.pressured.Load() || s.journalBehind.Load() || s.NoSpace()
 }
 
 // Commits counts the calls of OnCommit, before each, and the logs that take no
@@ -307,7 +307,7 @@ func (s *Store) Commits() uint64 { return s.commits.Load() }
 
 // NoSpace reports that the disk is full: a write waits until there is space
 // again. Nothing is lost; OnCommit tells when it changes.
-func (s *Store) NoSpace() bool { return s.noSpace.Load() }
+func (s *Store) NoSpace() bool { return s.spaceWaiters.Load() > 0 }
 
 // Stats are figures of a store. Counters count from Open.
 type Stats struct {

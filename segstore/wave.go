@@ -16,6 +16,7 @@ type crew struct {
 	stagedBytes int
 	behind      bool  // it is the filer's
 	hurried     bool  // a write that finds no space fails at once
+	waiting     bool  // one found none, and none has found some since
 	spaceTries  int   // since Close began
 	firstErr    error // of all its jobs
 }
@@ -99,12 +100,30 @@ func (s *Store) concludeJob(w *crew, j *job) {
 		j.extents[i].buf.Release()
 	}
 	if fenced {
-		s.fencedLogs.Add(1)
-		s.o.Logger.Error("segstore: the log is fenced: it takes no more records until it is opened again; check the disk, then use basaltmqctl restart_queue, or restart the broker",
-			"log", l.id, "error", j.err)
+		s.tellFenced(l, j.err)
 	}
 	if w.firstErr == nil {
 		w.firstErr = j.err
+	}
+}
+
+func (s *Store) tellFenced(l *Log, err error) {
+	s.fencedLogs.Add(1)
+	s.o.Logger.Error("segstore: the log is fenced: it takes no more records until it is opened again; check the disk, then use basaltmqctl restart_queue, or restart the broker",
+		"log", l.id, "error", err)
+}
+
+// fenceLog fences a log whose files failed outside of a job.
+func (s *Store) fenceLog(l *Log, err error) {
+	l.mu.Lock()
+	fresh := !l.deleted && (l.err == nil || l.err == ErrClosed)
+	if fresh {
+		l.fence(err)
+		l.err = err
+	}
+	l.mu.Unlock()
+	if fresh {
+		s.tellFenced(l, err)
 	}
 }
 
@@ -116,8 +135,14 @@ func (j *job) fail(err error) {
 }
 
 // open acquires a file of the job's log until the end of the wave.
-func (s *Store) open(j *job, base uint64, name string, flag disk.Flag) disk.File {
+func (s *Store) open(w *crew, j *job, base uint64, name string, flag disk.Flag) disk.File {
 	h, err := s.files.acquire(fileKey{j.log.id, base}, j.log.path(name), flag)
+	if disk.IsNoSpace(err) { // not even for a name
+		err = s.withSpace(w, func() (err error) {
+			h, err = s.files.acquire(fileKey{j.log.id, base}, j.log.path(name), flag)
+			return err
+		})
+	}
 	if err != nil {
 		j.fail(err)
 		return nil
