@@ -16,6 +16,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/secure/front"
 	"github.com/basaltmq/basaltmq/engine/secure/proxyproto"
 	"github.com/basaltmq/basaltmq/engine/secure/websocket"
+	"github.com/basaltmq/basaltmq/segstore/disk"
 )
 
 // serveControl starts the administration's socket in the data directory.
@@ -50,7 +51,10 @@ func (e *Engine) serveControl() (err error) {
 		},
 	})
 	e.handler.Store(h)
-	if e.control, err = admin.ServeSocket(e.config.DataDir, h, e.logger); err != nil {
+	if e.control, err = admin.ServeSocket(e.config.DataDir, h, e.logger); disk.IsNoSpace(err) {
+		e.control = nil // consumers have to make space: better no socket than no broker
+		e.logger.Error("the disk is full: there is no control socket until the next start; basaltmqctl reaches the broker with --uri", "err", err)
+	} else if err != nil {
 		return err
 	}
 	if e.httpListener != nil {
@@ -60,6 +64,13 @@ func (e *Engine) serveControl() (err error) {
 		e.https = admin.Serve(admin.ServeOptions{Listener: e.behindProxies(e.httpsListener), TLS: e.fronts.contexts.Config(), Handler: h, Logger: e.logger})
 	}
 	return nil
+}
+
+func (e *Engine) closeControl() error {
+	if e.control == nil {
+		return nil
+	}
+	return e.control.Close()
 }
 
 // listenHTTP opens the ports of the management API.

@@ -270,7 +270,7 @@ func (e *Engine) Stop() error {
 	server := e.server.Load()
 	close(e.observed.leaving)
 	e.closeListeners()
-	controlErr := errors.Join(e.control.Close(), e.closeHTTP())
+	controlErr := errors.Join(e.closeControl(), e.closeHTTP())
 	server.Shutdown()
 	deadline := time.Now().Add(time.Duration(e.drainTimeout.Load()))
 	for server.Conns() > 0 && time.Now().Before(deadline) {
@@ -305,9 +305,7 @@ func (e *Engine) stopLoops() {
 
 // abort undoes a start that failed half way.
 func (e *Engine) abort() {
-	if e.control != nil {
-		_ = e.control.Close()
-	}
+	_ = e.closeControl()
 	_ = e.closeHTTP()
 	e.closeWatch()
 	if e.stats != nil {
