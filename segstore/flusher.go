@@ -63,7 +63,11 @@ import (
 // segments instead of a journal (two syncs and a write for each queue that a
 // confirm touches: 100 queues confirmed a few hundred messages a second), and
 // visiting the files of every log that has some in every round (a thousand logs
-// made five waves, each with a group and a sync, where one was enough).
+// made five waves, each with a group and a sync, where one was enough), gathering the
+// next round while the group is on its way (a thousand logs confirmed 5 % less on two
+// cores, which have no time left for it, and the hand-over costs what it saves), waiting
+// for more logs before a round (half as many bytes rewritten, but 15 to 25 % fewer
+// confirms), another priority for the filer's thread (nothing).
 type flusher struct {
 	lastTick, lastSync, lastStep time.Time
 
