@@ -45,7 +45,8 @@ ARM64 := CGO_ENABLED=0 GOOS=linux GOARCH=arm64
 arm64:
 	$(ARM64) $(GO) build ./...
 	$(ARM64) $(GO) build -tags $(TAGS) -ldflags "$(LDFLAGS)" -o /dev/null ./cmd/basaltmq
-	$(ARM64) $(GO) test -short -exec qemu-aarch64-static ./wire/... ./segstore ./segstore/arena ./segstore/disk
+	$(ARM64) $(GO) test -short -exec qemu-aarch64-static ./wire/... ./segstore \
+		./segstore/arena ./segstore/bodies ./segstore/disk/... ./segstore/histogram ./segstore/inspect ./segstore/journal
 
 # Real clients (scripts/interop); interop-scores writes their record anew.
 interop: build
