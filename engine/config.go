@@ -9,6 +9,7 @@ import (
 	"github.com/basaltmq/basaltmq/engine/broker"
 	"github.com/basaltmq/basaltmq/engine/config"
 	"github.com/basaltmq/basaltmq/engine/logs"
+	"github.com/basaltmq/basaltmq/segstore"
 	"github.com/basaltmq/basaltmq/segstore/disk"
 )
 
@@ -27,8 +28,10 @@ type Config struct {
 	Loops          int    // one per core
 	// DurabilityOS makes a confirm mean "in the page cache" instead of "synced".
 	DurabilityOS bool
-	Version      string
-	Logger       *slog.Logger
+	// FlushInterval and SyncInterval are those of segstore.Options; 0: its defaults.
+	FlushInterval, SyncInterval time.Duration
+	Version                     string
+	Logger                      *slog.Logger
 	// Log is in front of Logger's handler, for those who follow the log; nil:
 	// nobody can. LogExchange has it published to amq.basaltmq.log.
 	Log         *logs.Tap
@@ -86,3 +89,11 @@ const defaultUser = "guest"
 
 // drainTimeoutDefault is how long Stop waits for clients to answer connection.close.
 const drainTimeoutDefault = 5 * time.Second
+
+// storeOptions are what the configuration says of the store.
+func (e *Engine) storeOptions() segstore.Options {
+	return segstore.Options{
+		Disk: e.disk, Arena: &e.pool, Logger: e.logger, DurabilityOS: e.config.DurabilityOS, OnCommit: e.committed,
+		FlushInterval: e.config.FlushInterval, SyncInterval: e.config.SyncInterval,
+	}
+}

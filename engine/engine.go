@@ -143,14 +143,13 @@ func (e *Engine) start() error {
 		return err
 	}
 	var journaled []broker.MetaRecord
-	e.store, err = segstore.Open(segstore.Options{
-		Disk: e.disk, Arena: &e.pool, Logger: e.logger, DurabilityOS: e.config.DurabilityOS, OnCommit: e.committed,
-		AfterCleanStop: clean,
-		OnMeta: func(seq uint64, rec []byte) error {
-			journaled = append(journaled, broker.MetaRecord{Seq: seq, Data: bytes.Clone(rec)})
-			return nil
-		},
-	})
+	options := e.storeOptions()
+	options.AfterCleanStop = clean
+	options.OnMeta = func(seq uint64, rec []byte) error {
+		journaled = append(journaled, broker.MetaRecord{Seq: seq, Data: bytes.Clone(rec)})
+		return nil
+	}
+	e.store, err = segstore.Open(options)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 func engineConfig(c *config.Config) engine.Config {
 	e := engine.Config{
 		DataDir: c.DataDir, IO: c.IO, Loops: c.Loops, DurabilityOS: c.Durability == "os",
+		FlushInterval: c.FlushInterval, SyncInterval: c.SyncInterval,
 		Version:       version,
 		Definitions:   c.Definitions,
 		SetTimestamp:  c.SetTimestamp,

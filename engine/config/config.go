@@ -10,6 +10,8 @@ import (
 type Config struct {
 	DataDir             string
 	Durability          string // fsync, os
+	FlushInterval       time.Duration
+	SyncInterval        time.Duration
 	IO                  string // auto, uring, posix
 	Loops               int    // 0: one per core
 	Definitions         string

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 // load reads a file's text, an environment and a command line.
@@ -142,6 +143,8 @@ disk_free_min = 1048576
 max_message_size = "64MiB"
 set_timestamp = true
 drain_timeout = "1m30s"
+flush_interval = "25ms"
+sync_interval = 2
 [amqp]
 bind = "::"
 frame_max = "64KiB"
@@ -158,6 +161,7 @@ cert = "/b.pem"
 `, nil)
 	switch {
 	case len(l.LoopbackUsers) != 0, l.DiskFreeMin != 1<<20, l.MessageBytesMax != 64<<20, !l.SetTimestamp, l.DrainTimeout.Seconds() != 90,
+		l.FlushInterval != 25*time.Millisecond, l.SyncInterval != 2*time.Second,
 		l.AMQP.FrameMax != 64<<10, len(l.AMQP.ProxyTrustedSources) != 2, l.AMQP.ProxyTrustedSources[0].String() != "10.0.0.7/32",
 		len(l.TLS.SNI) != 2, l.TLS.SNI[0].Host != "*.example.com", l.TLS.SNI[1].Cert != "/b.pem", l.TLS.SNI[1].VerifyPeer != "":
 		t.Errorf("%+v", l.Config)

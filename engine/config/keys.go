@@ -110,6 +110,14 @@ var brokerKeys = []Key{
 	{Name: "durability", Flags: []string{"durability"}, Argument: "LEVEL", Default: "fsync",
 		Help:  "what a publisher confirm means: fsync, on stable storage; os, in the page cache, which survives a crash of the broker but not of the machine",
 		value: oneOf(func(c *Config) *string { return &c.Durability }, "fsync", "os")},
+	{Name: "flush_interval", Flags: []string{"flush-interval"}, Argument: "TIME", Default: "10ms",
+		Help:  "how long a persistent message that nobody has confirmed may stay in the broker's memory alone",
+		value: func(c *Config) value { return duration{p: &c.FlushInterval, min: time.Millisecond, max: time.Second} }},
+	{Name: "sync_interval", Flags: []string{"sync-interval"}, Argument: "TIME", Default: "1s",
+		Help: "how long it, and acks, may stay in the page cache alone, where the end of the machine takes them; confirms do not wait for it",
+		value: func(c *Config) value {
+			return duration{p: &c.SyncInterval, min: 10 * time.Millisecond, max: time.Minute}
+		}},
 	{Name: "io", Flags: []string{"io"}, Argument: "BACKEND", Default: "auto",
 		Help:  "how sockets and files are driven: posix, uring (io_uring), or auto, what measured faster",
 		value: oneOf(func(c *Config) *string { return &c.IO }, "auto", "posix", "uring")},

@@ -26,6 +26,8 @@ func TestLoad_Problems(t *testing.T) {
 		{"size", "disk_free_min = \"5GB\"", `disk_free_min = "5GB": it must be a number of bytes`},
 		{"size out of range", "max_message_size = \"1GiB\"", "to 512MiB"},
 		{"negative size", "disk_free_min = -1", "disk_free_min = -1"},
+		{"flush interval", "flush_interval = \"2s\"", `it must be a time such as "90s" or "10m", or whole seconds, from 1ms to 1s`},
+		{"sync interval", "sync_interval = \"1ms\"", `from 10ms to 60s`},
 		{"duration", "drain_timeout = \"soon\"", `drain_timeout = "soon": it must be a time`},
 		{"duration of half a second", "[amqp]\nheartbeat = \"500ms\"", "amqp.heartbeat"},
 		{"address", "[http]\nbind = \"localhost\"", `http.bind = "localhost": it must be an IP address`},
